@@ -1,0 +1,1 @@
+"""Files, formats, voice activity, devices: everything between a sound and 16 kHz mono PCM."""

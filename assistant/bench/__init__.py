@@ -1,0 +1,1 @@
+"""Benchmarks: each figure in the documentation is printed by one of these."""

@@ -1,0 +1,251 @@
+"""Settings: frozen trees, layered from files, environment and command line. Imports `errors` and `paths`.
+
+Precedence, lowest first: defaults, /etc/assistant/config.toml, $XDG_CONFIG_HOME/assistant/config.toml, ASSISTANT_*
+(ASSISTANT_STAGES_LLM_THREADS=2), `--set stages.llm.threads=2`. An unknown key is refused with the nearest valid one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assistant import paths
+from assistant.errors import ConfigError
+from assistant.messages import Stage
+
+ENV_PREFIX = "ASSISTANT_"
+
+
+class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Fields carry their unit in the name."""
+
+
+class Audio(_Section, frozen=True, kw_only=True):
+    enabled: bool = True
+    """False runs without microphone and speaker."""
+    input: str = ""
+    """Name or regular expression of the microphone; empty = the system's default."""
+    output: str = ""
+
+
+class Wake(_Section, frozen=True, kw_only=True):
+    words: tuple[str, ...] = ("hey_jarvis", "okay_nabu")
+
+
+class Memory(_Section, frozen=True, kw_only=True):
+    budget_mib: float = 0
+    """0 = find out (cgroup, machine)."""
+    margin_mib: float = 300
+    """Always stays free."""
+    keep_alive_s: float = 300
+    """How long an idle stage stays loaded; 0 = unload at once, -1 = never unload."""
+
+
+class Asr(_Section, frozen=True, kw_only=True):
+    engine: str = "whisper"
+    model: str = "whisper-tiny.en"
+    threads: int = 0
+    """0 = physical cores."""
+    start_timeout_s: float = 30
+    step_timeout_s: float = 60
+    """Longest silence of a busy worker before it is taken for hung."""
+
+
+class Intent(_Section, frozen=True, kw_only=True):
+    engine: str = "templates"
+    language: str = "en"
+    start_timeout_s: float = 20
+    step_timeout_s: float = 10
+
+
+class Llm(_Section, frozen=True, kw_only=True):
+    engine: str = "mnn"
+    model: str = "smollm2-135m-instruct"
+    context_tokens: int = 1024
+    slots: int = 1
+    prefill_chunk: int = 128
+    threads: int = 0
+    """0 = physical cores."""
+    system_prompt: str = ""
+    """Empty = what the model's own chat template says."""
+    max_new_tokens: int = 96
+    temperature: float = 0.0
+    """0 = greedy."""
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.0
+    repetition_penalty: float = 1.1
+    seed: int = -1
+    """-1 = a new one for each answer."""
+    start_timeout_s: float = 120
+    """The first start of a model builds its mapped weights, which takes seconds per GB."""
+    step_timeout_s: float = 60
+
+
+class Tts(_Section, frozen=True, kw_only=True):
+    engine: str = "piper"
+    model: str = "en_US-joe-medium"
+    threads: int = 0
+    """0 = physical cores."""
+    start_timeout_s: float = 30
+    step_timeout_s: float = 60
+
+
+class Stages(_Section, frozen=True, kw_only=True):
+    asr: Asr = Asr()
+    intent: Intent = Intent()
+    llm: Llm = Llm()
+    tts: Tts = Tts()
+
+
+class Log(_Section, frozen=True, kw_only=True):
+    level: str = "warning"
+    """debug | info | warning | error."""
+
+
+class Config(_Section, frozen=True, kw_only=True):
+    audio: Audio = Audio()
+    wake: Wake = Wake()
+    memory: Memory = Memory()
+    stages: Stages = Stages()
+    log: Log = Log()
+
+    def __post_init__(self) -> None:
+        _check_ranges(self)
+
+    def stage(self, stage: Stage) -> Asr | Intent | Llm | Tts:
+        section: Asr | Intent | Llm | Tts = getattr(self.stages, stage.value)
+        return section
+
+
+_AT_LEAST: dict[str, float] = {
+    "memory.budget_mib": 0,
+    "memory.margin_mib": 0,
+    "memory.keep_alive_s": -1,
+    "stages.llm.context_tokens": 64,
+    "stages.llm.slots": 1,
+    "stages.llm.prefill_chunk": 1,
+    "stages.llm.max_new_tokens": 1,
+    "stages.llm.temperature": 0,
+    "stages.llm.top_k": 0,
+    "stages.llm.min_p": 0,
+    "stages.llm.seed": -1,
+    "stages.llm.repetition_penalty": 0.1,
+    "stages.llm.top_p": 0,
+    **{f"stages.{stage}.{key}": 0 for stage in ("asr", "llm", "tts") for key in ("threads",)},
+    **{f"stages.{stage.value}.{key}": 0.001 for stage in Stage for key in ("start_timeout_s", "step_timeout_s")},
+}
+
+
+def _check_ranges(config: Config) -> None:
+    flat = flatten(msgspec.to_builtins(config))
+    for key, least in _AT_LEAST.items():
+        if flat[key] < least or flat[key] != flat[key]:
+            raise ConfigError(f"{key} is {flat[key]}; the least allowed is {least:g}")
+    for key in ("stages.llm.top_p", "stages.llm.min_p"):
+        if flat[key] > 1:
+            raise ConfigError(f"{key} is {flat[key]}; the most allowed is 1")
+    if config.log.level not in ("debug", "info", "warning", "error"):
+        raise ConfigError(f"log.level is {config.log.level!r}; choose debug, info, warning or error")
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`{"a": {"b": 1}}` -> `{"a.b": 1}`."""
+    out: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            out.update(flatten(value, f"{prefix}{key}."))
+        else:
+            out[prefix + key] = value
+    return out
+
+
+_DEFAULTS = flatten(msgspec.to_builtins(Config()))
+_FROM_ENV = {ENV_PREFIX + key.upper().replace(".", "_"): key for key in _DEFAULTS}
+
+
+def _unknown(key: str, where: str, known: Iterable[str]) -> ConfigError:
+    near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.0)
+    return ConfigError(f"{where}: unknown key {key!r}; did you mean {near[0]!r}?" if near else f"unknown key {key!r}")
+
+
+def _parse(key: str, text: str, where: str) -> Any:
+    """A value given as text, read as the type that the key has."""
+    default = _DEFAULTS[key]
+    try:
+        if isinstance(default, bool):
+            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[text.lower()]
+        if isinstance(default, list | tuple):
+            return [part.strip() for part in text.split(",") if part.strip()]
+        return msgspec.convert(text, type(default), strict=False)
+    except (KeyError, msgspec.ValidationError):
+        raise ConfigError(f"{where}: {key} must be {type(default).__name__}, not {text!r}") from None
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        flat = flatten(tomllib.loads(path.read_text("utf-8")))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+    for key in flat:
+        if key not in _DEFAULTS:
+            raise _unknown(key, str(path), _DEFAULTS)
+    return flat
+
+
+def _from_env(environ: Mapping[str, str]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for name, text in environ.items():
+        if not name.startswith(ENV_PREFIX):
+            continue
+        if name not in _FROM_ENV:
+            raise _unknown(name, "environment", _FROM_ENV)
+        out[_FROM_ENV[name]] = _parse(_FROM_ENV[name], text, name)
+    return out
+
+
+def _from_sets(sets: Iterable[str]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for item in sets:
+        key, equals, text = item.partition("=")
+        key = key.strip()
+        if not equals:
+            raise ConfigError(f"--set {item}: write key=value")
+        if key not in _DEFAULTS:
+            raise _unknown(key, "--set", _DEFAULTS)
+        out[key] = _parse(key, text.strip(), "--set")
+    return out
+
+
+def _nest(flat: Mapping[str, Any]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in flat.items():
+        *path, leaf = key.split(".")
+        node = out
+        for part in path:
+            node = node.setdefault(part, {})
+        node[leaf] = value
+    return out
+
+
+def load(
+    sets: Iterable[str] = (), *, files: Iterable[Path] | None = None, environ: Mapping[str, str] | None = None
+) -> Config:
+    """The effective settings. Raises `ConfigError` naming the key and where it came from."""
+    flat: dict[str, Any] = {}
+    for path in paths.config_files() if files is None else files:
+        flat |= _from_file(path)
+    flat |= _from_env(os.environ if environ is None else environ)
+    flat |= _from_sets(sets)
+    try:
+        return msgspec.convert(_nest(flat), Config)
+    except msgspec.ValidationError as error:
+        raise ConfigError(str(error)) from None

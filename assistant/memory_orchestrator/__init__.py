@@ -1,0 +1,1 @@
+"""The memory ledger and who may hold how much of it."""

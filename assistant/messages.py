@@ -1,0 +1,190 @@
+"""The one vocabulary: what stages are asked, what they answer, what a query reports. Imports `errors` alone.
+
+Frozen msgspec structs. Audio is always signed 16-bit little-endian mono PCM in a `bytes` field (never base64); its
+sample rate stands beside it, or is 16 kHz where the docstring says so. Times are in milliseconds, memory in bytes
+unless the field's name says MiB.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+ASR_RATE = 16_000
+"""Sample rate in Hz of everything that a recogniser or a voice activity detector is given."""
+
+
+class Stage(StrEnum):
+    ASR = "asr"
+    INTENT = "intent"
+    LLM = "llm"
+    TTS = "tts"
+
+
+STAGE_ORDER = (Stage.ASR, Stage.INTENT, Stage.LLM, Stage.TTS)
+
+
+class Outcome(StrEnum):
+    ANSWERED = "answered"
+    HANDLED = "handled"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+class _Message(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Tagged by its class name, so that a union of messages decodes to the right one."""
+
+
+# --- requests to stages ---------------------------------------------------------------------------------------------
+class AsrRequest(_Message, frozen=True, kw_only=True):
+    pcm: bytes
+    """s16le mono at 16 kHz; the caller has made sure that somebody speaks in it."""
+
+
+class IntentRequest(_Message, frozen=True, kw_only=True):
+    text: str
+
+
+class Turn(_Message, frozen=True, kw_only=True):
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class Sampling(_Message, frozen=True, kw_only=True):
+    temperature: float = 0.0
+    """0 = greedy."""
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.0
+    repetition_penalty: float = 1.1
+    seed: int | None = None
+
+
+class LlmRequest(_Message, frozen=True, kw_only=True):
+    turns: tuple[Turn, ...]
+    sampling: Sampling = Sampling()
+    max_new_tokens: int = 96
+    stop: tuple[str, ...] = ()
+
+
+class TtsRequest(_Message, frozen=True, kw_only=True):
+    text: str
+    """Speakable text: see `speech_text`."""
+
+
+StageRequest = AsrRequest | IntentRequest | LlmRequest | TtsRequest
+
+
+# --- what stages answer ---------------------------------------------------------------------------------------------
+class Progress(_Message, frozen=True, kw_only=True):
+    """Nothing to hand over yet, but work was done: keeps the watchdog quiet and lets a cancel in."""
+
+    done: int
+    total: int
+
+
+class Transcript(_Message, frozen=True, kw_only=True):
+    text: str
+    final: bool
+    confidence: float = 1.0
+    """0..1; engines without a measure say 1."""
+
+
+class IntentMatch(_Message, frozen=True, kw_only=True):
+    name: str | None
+    """None: no local command."""
+    score: float = 0.0
+    slots: dict[str, str | int | float] = {}
+    source: Literal["none", "template", "classifier"] = "none"
+
+
+class LlmDelta(_Message, frozen=True, kw_only=True):
+    text: str
+    tokens: int
+
+
+class LlmDone(_Message, frozen=True, kw_only=True):
+    reason: Literal["stop", "length"]
+    prompt_tokens: int
+    new_tokens: int
+    prefill_ms: float
+    decode_ms: float
+
+
+class TtsAudio(_Message, frozen=True, kw_only=True):
+    pcm: bytes
+    """s16le mono."""
+    sample_rate: int
+
+
+StageOutput = Progress | Transcript | IntentMatch | LlmDelta | LlmDone | TtsAudio
+
+
+# --- what a query reports -------------------------------------------------------------------------------------------
+class IntentReport(msgspec.Struct, frozen=True, kw_only=True):
+    name: str | None = None
+    score: float = 0.0
+    slots: dict[str, str | int | float] = {}
+    source: Literal["none", "template", "classifier"] = "none"
+
+
+class ErrorReport(msgspec.Struct, frozen=True, kw_only=True):
+    code: str
+    message: str
+    stage: str | None = None
+    retryable: bool = False
+    retry_after_ms: int | None = None
+    status: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class AudioReport(msgspec.Struct, frozen=True, kw_only=True):
+    path: str | None
+    sample_rate: int
+    seconds: float
+
+
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
+    """Milliseconds; a part that did not take place is 0."""
+
+    asr: float = 0
+    intent: float = 0
+    llm_first_token: float = 0
+    llm: float = 0
+    tts_first_audio: float = 0
+    speech_end_to_first_audio: float = 0
+    total: float = 0
+
+
+class StageReport(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    engine: str
+    model: str
+    load_ms: float
+    run_ms: float
+    anon_mib: float
+    file_mib: float
+
+
+class MemoryReport(msgspec.Struct, frozen=True, kw_only=True):
+    budget_mib: float
+    margin_mib: float
+    peak_mib: float
+    peak_anon_mib: float
+    mode: Literal["resident", "overlap", "sequential"]
+
+
+class QueryReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The JSON of `assistant ask`; fixed."""
+
+    query_id: str
+    transcript: str
+    intent: IntentReport
+    reply: str
+    outcome: Outcome
+    error: ErrorReport | None
+    audio: AudioReport | None
+    timings_ms: Timings
+    stages: tuple[StageReport, ...]
+    memory: MemoryReport

@@ -1,0 +1,53 @@
+"""Where files live (XDG base directories). Imports nothing of ours; creates nothing.
+
+In a checkout, models live in its `models/` folder, so that everything stands in one place and `rm -r` undoes it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def _xdg(variable: str, fallback: str) -> Path:
+    """The base directory; a relative or empty value is ignored, as the XDG specification demands."""
+    value = os.environ.get(variable, "")
+    base = Path(value) if value.startswith("/") else Path(os.environ.get("HOME") or "/") / fallback
+    return base / "assistant"
+
+
+def checkout() -> Path | None:
+    """The root of the source checkout that this package runs from, or None when it was installed."""
+    root = _PACKAGE.parent
+    return root if (root / "pyproject.toml").is_file() and (root / "models/catalog.toml").is_file() else None
+
+
+def models_dir() -> Path:
+    root = checkout()
+    return root / "models" if root else _xdg("XDG_DATA_HOME", ".local/share") / "models"
+
+
+def catalog_file() -> Path:
+    root = checkout()
+    return root / "models/catalog.toml" if root else _PACKAGE / "data/catalog.toml"
+
+
+def cache_dir() -> Path:
+    """Verified downloads and MNN's mapped weights: needs a real disk, and may be deleted at any time."""
+    return _xdg("XDG_CACHE_HOME", ".cache")
+
+
+def state_dir() -> Path:
+    return _xdg("XDG_STATE_HOME", ".local/state")
+
+
+def config_files() -> list[Path]:
+    """Lowest precedence first."""
+    return [Path("/etc/assistant/config.toml"), _xdg("XDG_CONFIG_HOME", ".config") / "config.toml"]
+
+
+def data_file(name: str) -> Path:
+    """A file that ships inside the package."""
+    return _PACKAGE / "data" / name

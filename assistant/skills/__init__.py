@@ -1,0 +1,1 @@
+"""What is answered without the LLM: one function per intent."""

@@ -1,0 +1,62 @@
+"""The stage contract: all that a new engine must satisfy. Imports `messages` alone.
+
+An engine lives in a worker process of its own (`worker`), so it may block, hold the GIL and leak; its exit gives
+everything back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+Req = TypeVar("Req", contravariant=True)
+Out = TypeVar("Out", covariant=True)
+
+
+class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine says of itself once it is loaded."""
+
+    name: str
+    model: str
+    sample_rate: int | None = None
+    """Hz of the audio that it takes (ASR) or gives (TTS)."""
+    streaming: bool = False
+    """Whether `run` gives partial results before the last one."""
+    kv_bytes: int = 0
+    """Bytes of key-value cache that the engine has reserved."""
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker hands to the engine's constructor."""
+
+    model: str
+    model_dir: Path
+    """A verified model directory; the engine only reads it."""
+    cache_dir: Path
+    """The engine may write here; the caller guarantees that it exists."""
+    threads: int
+    """At least 1."""
+    options: Mapping[str, Any] = {}
+    """Validated by the engine's own `Options`."""
+
+
+class Engine(Protocol[Req, Out]):
+    """Constructed with one `EngineConfig`; used by one thread; each method is called in this order."""
+
+    @property
+    def info(self) -> EngineInfo: ...
+
+    def load(self) -> None:
+        """May be slow. Raises `ModelError`; any other exception becomes `EngineFailed`."""
+
+    def run(self, request: Req) -> Iterator[Out]:
+        """Yields often: each yield is progress for the watchdog and a point where a cancel takes effect.
+
+        The worker closes the generator on cancel, so clean up in `finally`. Raises `AssistantError`.
+        """
+
+    def close(self) -> None:
+        """Releases what an exit would not (files, locks). Never raises."""
