@@ -35,6 +35,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     model_dir: Path
     """A verified model directory; the engine only reads it."""
+    digest: str = ""
+    """Stable digest of the model's files: what a cache of derived data must be keyed with."""
     cache_dir: Path
     """The engine may write here; the caller guarantees that it exists."""
     threads: int

@@ -1,0 +1,277 @@
+"""The daemon's handle of one worker process: prepare, load, run, cancel, stop. Knows no policy and no memory.
+
+A worker that ends fails everything that waits for it at once. One request at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator
+from enum import IntEnum, StrEnum
+
+from assistant.errors import StageDied, StageError, StageHung, StageStartTimeout
+from assistant.messages import Stage, StageOutput, StageRequest
+from assistant.stages.base import EngineConfig, EngineInfo
+from assistant.stages.channel import (
+    Cancel,
+    Done,
+    Failure,
+    FromWorker,
+    Load,
+    Output,
+    Prepare,
+    Prepared,
+    Ready,
+    Run,
+    Splitter,
+    Stop,
+    ToWorker,
+    decode_from_worker,
+    encode,
+)
+from assistant.stages.fork_client import ForkServer, LogPipe
+
+log = logging.getLogger(__name__)
+
+_CANCEL_GRACE_S = 2.0
+"""A worker that has not left its request by then is stopped by the ladder."""
+_STOP_GRACE_S = 1.0
+"""Each rung of the ladder."""
+
+
+class WorkerState(StrEnum):
+    STOPPED = "stopped"
+    STARTING = "starting"
+    READY = "ready"
+    BUSY = "busy"
+    DRAINING = "draining"
+    FAILED = "failed"
+
+
+class Rung(IntEnum):
+    """How far up the shutdown ladder a worker had to be pushed."""
+
+    ALREADY_GONE = 0
+    REQUEST = 1
+    SIGTERM = 2
+    SIGKILL = 3
+
+
+class Worker:
+    """One worker process. `prepare`, `load`, then any number of `run`s; `stop` at the end, always."""
+
+    def __init__(self, stage: Stage, server: ForkServer) -> None:
+        self.stage = stage
+        self.state = WorkerState.STOPPED
+        self.pid = 0
+        self.steps = 0
+        """Frames that came from the worker: its progress."""
+        self._server = server
+        self._sock: socket.socket | None = None
+        self._frames: asyncio.Queue[FromWorker | None] = asyncio.Queue()
+        self._receiver: asyncio.Task[None] | None = None
+        self._log: LogPipe | None = None
+        self._exit: asyncio.Future[int] | None = None
+        self._request = 0
+
+    async def prepare(self, engine: str, deadline_s: float) -> float:
+        """Forks the process and imports the engine; returns the import time in ms."""
+        self.state = WorkerState.STARTING
+        ours, theirs = socket.socketpair()
+        log_read, log_write = os.pipe2(os.O_CLOEXEC)
+        try:
+            with theirs:
+                self.pid = await self._server.fork(theirs, log_write, deadline_s)
+        except BaseException:
+            ours.close()
+            os.close(log_read)
+            self.state = WorkerState.FAILED
+            raise
+        finally:
+            os.close(log_write)
+        ours.setblocking(False)
+        self._sock = ours
+        self._exit = self._server.exit_of(self.pid)
+        self._log = LogPipe(log_read, f"{self.stage}[{self.pid}]")
+        self._receiver = asyncio.create_task(self._receive(ours))
+        await self._send(Prepare(stage=self.stage.value, engine=engine))
+        prepared = await self._starting(deadline_s, Prepared)
+        assert isinstance(prepared, Prepared)
+        return prepared.import_ms
+
+    async def load(self, config: EngineConfig, deadline_s: float) -> tuple[EngineInfo, float]:
+        """Loads the weights; returns what the engine says of itself and the load time in ms."""
+        await self._send(Load(config=config))
+        ready = await self._starting(deadline_s, Ready)
+        assert isinstance(ready, Ready)
+        self.state = WorkerState.READY
+        return ready.info, ready.load_ms
+
+    async def _starting(self, deadline_s: float, wanted: type[FromWorker]) -> FromWorker:
+        try:
+            async with asyncio.timeout(deadline_s):
+                frame = await self._next()
+        except TimeoutError:
+            self.state = WorkerState.FAILED
+            await self.stop(kill=True)
+            raise StageStartTimeout(
+                f"{self.stage} was not ready within {deadline_s:g} s; "
+                f"raise stages.{self.stage}.start_timeout_s if the machine is that slow",
+                stage=self.stage.value,
+            ) from None
+        except BaseException:
+            self.state = WorkerState.FAILED
+            raise
+        if isinstance(frame, Failure):
+            self.state = WorkerState.FAILED
+            raise frame.to_error(self.stage.value)
+        if not isinstance(frame, wanted):
+            self.state = WorkerState.FAILED
+            raise StageError(f"unexpected {type(frame).__name__} from the worker", stage=self.stage.value)
+        return frame
+
+    async def run(self, request: StageRequest, step_timeout_s: float) -> AsyncIterator[StageOutput]:
+        """Streams the results of one request. Leaving early, or a cancelled task, cancels it in the worker.
+
+        Raises what the engine raised, `StageDied`, or `StageHung` after `step_timeout_s` without progress.
+        """
+        if self.state is not WorkerState.READY:
+            raise StageError(f"{self.stage} is {self.state.value}, not ready", stage=self.stage.value)
+        self.state = WorkerState.BUSY
+        self._request += 1
+        finished = False
+        try:
+            await self._send(Run(id=self._request, request=request))
+            while True:
+                try:
+                    async with asyncio.timeout(step_timeout_s):
+                        frame = await self._next()
+                except TimeoutError:
+                    finished = True
+                    await self._give_up()
+                    raise StageHung(
+                        f"{self.stage} made no progress for {step_timeout_s:g} s and was stopped",
+                        stage=self.stage.value,
+                    ) from None
+                match frame:
+                    case Output(body=body):
+                        yield body
+                    case Done():
+                        finished = True
+                        return
+                    case Failure():
+                        finished = True
+                        raise frame.to_error(self.stage.value)
+        except StageDied:
+            finished = True
+            raise
+        finally:
+            if not finished:
+                await self._drain()
+            if self.state in (WorkerState.BUSY, WorkerState.DRAINING):
+                self.state = WorkerState.READY
+
+    async def _drain(self) -> None:
+        """After a cancel: waits for the end of the request; a worker that ignores the cancel is stopped."""
+        self.state = WorkerState.DRAINING
+        try:
+            await self._send(Cancel(id=self._request))
+            async with asyncio.timeout(_CANCEL_GRACE_S):
+                while not isinstance(await self._next(), Done | Failure):
+                    pass
+        except (TimeoutError, StageError):
+            await self._give_up()
+
+    async def _give_up(self) -> None:
+        self.state = WorkerState.FAILED
+        await self.stop(kill=True)
+
+    async def stop(self, *, kill: bool = False) -> Rung:
+        """Request → SIGTERM → SIGKILL, each with a grace time; always reaped; safe to repeat.
+
+        With `kill`, straight to SIGKILL: for a worker that is known not to listen.
+        """
+        if self._exit is None:
+            return Rung.ALREADY_GONE
+        rung = Rung.ALREADY_GONE
+        if not self._exit.done():
+            for step in (Rung.SIGKILL,) if kill else (Rung.REQUEST, Rung.SIGTERM, Rung.SIGKILL):
+                rung = step
+                await self._push(step)
+                with contextlib.suppress(TimeoutError):
+                    # the last rung has no deadline of ours: only the kernel can delay it
+                    async with asyncio.timeout(None if step is Rung.SIGKILL else _STOP_GRACE_S):
+                        await asyncio.shield(self._exit)
+                        break
+        await self._close()
+        if self.state is not WorkerState.FAILED:
+            self.state = WorkerState.STOPPED
+        return rung
+
+    async def _push(self, rung: Rung) -> None:
+        if rung is Rung.REQUEST:
+            with contextlib.suppress(StageError):
+                await self._send(Stop())
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM if rung is Rung.SIGTERM else signal.SIGKILL)
+
+    async def _close(self) -> None:
+        if self._receiver is not None:
+            self._receiver.cancel()
+            await asyncio.gather(self._receiver, return_exceptions=True)
+            self._receiver = None
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
+
+    async def _send(self, frame: ToWorker) -> None:
+        if self._sock is None:
+            raise self._died()
+        try:
+            await asyncio.get_running_loop().sock_sendall(self._sock, encode(frame))
+        except OSError:
+            raise self._died() from None
+
+    async def _next(self) -> FromWorker:
+        frame = await self._frames.get()
+        if frame is None:
+            self._frames.put_nowait(None)  # for whoever asks next
+            if self._exit is not None:
+                await asyncio.shield(self._exit)
+            raise self._died()
+        self.steps += 1
+        return frame
+
+    def _died(self) -> StageDied:
+        self.state = WorkerState.FAILED
+        status = self._exit.result() if self._exit is not None and self._exit.done() else None
+        if status == -signal.SIGKILL:
+            how = "was killed; the kernel may have been out of memory (see memory.budget_mib)"
+        elif status is not None and status < 0:
+            how = f"crashed with {signal.Signals(-status).name}"
+        else:
+            how = f"ended with status {status}"
+        return StageDied(f"the worker of {self.stage} {how}", stage=self.stage.value)
+
+    async def _receive(self, sock: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        splitter = Splitter()
+        try:
+            while data := await loop.sock_recv(sock, 1 << 18):
+                for body in splitter.feed(data):
+                    self._frames.put_nowait(decode_from_worker(body))
+        except (OSError, StageError) as error:
+            log.debug("%s: connection lost: %s", self.stage, error)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        finally:
+            self._frames.put_nowait(None)

@@ -1,0 +1,152 @@
+"""The main function of a worker process: the same for every stage. Imports an engine, loads it, serves requests.
+
+One thread. Between two results of a request it looks for a cancel; while an engine computes it cannot, which is why
+engines yield often. Whatever an engine raises goes back as a typed failure; nothing is retried here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import logging
+import os
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from assistant.errors import AssistantError, EngineFailed, ModelDamaged
+from assistant.stages.base import Engine, EngineConfig
+from assistant.stages.channel import (
+    Cancel,
+    Done,
+    Failure,
+    Load,
+    Output,
+    Prepare,
+    Prepared,
+    Ready,
+    Run,
+    Stop,
+    WorkerEnd,
+)
+
+log = logging.getLogger(__name__)
+
+OOM_SCORE_ADJ = 500
+"""When the kernel must kill, it shall take a worker (which can be started again) and not the daemon."""
+
+_PR_SET_NAME = 15
+
+
+class _Gone(Exception):
+    """The daemon closed the socket or asked for the end."""
+
+
+def main(sock: socket.socket) -> int:
+    """Serves until told to stop or until the daemon has gone; returns the exit status."""
+    logging.basicConfig(level=logging.DEBUG, format="%(name)s: %(message)s")
+    try:
+        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write(str(OOM_SCORE_ADJ))
+    except OSError as error:
+        log.debug("oom_score_adj not set: %s", error)
+    try:
+        _Worker(WorkerEnd(sock)).serve()
+    except (_Gone, BrokenPipeError, ConnectionResetError):
+        return 0
+    return 0
+
+
+class _Worker:
+    def __init__(self, end: WorkerEnd) -> None:
+        self._end = end
+        self._class: Any = None
+        self._engine: Engine[Any, Any] | None = None
+
+    def serve(self) -> None:
+        try:
+            while True:
+                match self._end.receive():
+                    case Prepare(stage=stage, engine=engine):
+                        self._guarded(0, lambda s=stage, e=engine: self._prepare(s, e))
+                    case Load(config=config):
+                        self._guarded(0, lambda c=config: self._load(c))
+                    case Run() as run:
+                        self._guarded(run.id, lambda r=run: self._run(r))
+                    case Cancel():
+                        continue  # for a request that ended before the cancel arrived
+                    case Stop() | None:
+                        return
+        finally:
+            if self._engine is not None:
+                self._engine.close()
+
+    def _guarded(self, request_id: int, step: Any) -> None:
+        try:
+            step()
+        except _Gone:
+            raise
+        except AssistantError as error:
+            self._end.send(Failure.of(request_id, error))
+        except MemoryError:
+            self._end.send(Failure.of(request_id, EngineFailed("the engine ran out of memory")))
+        except Exception as error:  # the border: engines raise anything, the daemon gets one type
+            log.debug("engine failed", exc_info=True)
+            self._end.send(Failure.of(request_id, EngineFailed(f"{type(error).__name__}: {error}"[:500])))
+
+    def _prepare(self, stage: str, engine: str) -> None:
+        started = time.monotonic()
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, f"assistant-{stage}".encode()[:15], 0, 0, 0)
+        module, _, name = engine.partition(":")
+        try:
+            self._class = getattr(importlib.import_module(module), name)
+        except ModuleNotFoundError as error:
+            what = "engine" if error.name == module else f"library {error.name!r} of the engine"
+            raise EngineFailed(f"the {what} {engine} is not installed; run scripts/setup") from None
+        except (ImportError, OSError) as error:
+            raise EngineFailed(f"a library of {engine} cannot be loaded: {error}") from None
+        self._end.send(Prepared(import_ms=_since(started)))
+
+    def _load(self, config: EngineConfig) -> None:
+        started = time.monotonic()
+        if config.model_dir.parts and not config.model_dir.is_dir():
+            raise ModelDamaged(f"{config.model_dir} is not a folder")
+        engine = self._class(config)
+        engine.load()
+        self._engine = engine
+        self._end.send(Ready(info=engine.info, load_ms=_since(started)))
+
+    def _run(self, run: Run) -> None:
+        if self._engine is None:
+            raise EngineFailed("the engine is not loaded")
+        results: Iterator[Any] = self._engine.run(run.request)
+        cancelled = False
+        try:
+            for body in results:
+                self._end.send(Output(id=run.id, body=body))
+                if self._asked_to_end(run.id):
+                    cancelled = True
+                    break
+        finally:
+            close = getattr(results, "close", None)
+            if close is not None:
+                close()
+        self._end.send(Done(id=run.id, cancelled=cancelled))
+
+    def _asked_to_end(self, request_id: int) -> bool:
+        while self._end.pending():
+            match self._end.receive():
+                case Cancel(id=wanted) if wanted == request_id:
+                    return True
+                case Cancel():
+                    continue
+                case Stop() | None:
+                    raise _Gone
+                case other:
+                    log.debug("pid %d: %s while busy is not in the protocol", os.getpid(), type(other).__name__)
+        return False
+
+
+def _since(started: float) -> float:
+    return (time.monotonic() - started) * 1000

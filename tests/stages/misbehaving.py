@@ -1,0 +1,63 @@
+"""Engines that do what real ones do on a bad day; chosen by `options["how"]`. Real child processes run them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from assistant.errors import ModelDamaged
+from assistant.messages import LlmDelta, Progress
+from assistant.stages.base import EngineConfig, EngineInfo
+
+_kept: list[Any] = []
+
+
+class Misbehaving:
+    def __init__(self, config: EngineConfig) -> None:
+        self._how = str(config.options.get("how", ""))
+        self._model = config.model
+
+    @property
+    def info(self) -> EngineInfo:
+        return EngineInfo(name="misbehaving", model=self._model)
+
+    def load(self) -> None:
+        match self._how:
+            case "damaged":
+                raise ModelDamaged("one byte is missing")
+            case "raise-on-load":
+                raise RuntimeError("no")
+            case "hang-on-load":
+                time.sleep(60)
+            case "crash-on-load":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            case "eat-memory":
+                _kept.append(bytearray(os.urandom(1)) * (64 << 20))
+            case "ignore-sigterm":
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    def run(self, request: Any) -> Iterator[Any]:
+        match self._how:
+            case "hang-on-run" | "ignore-sigterm":
+                time.sleep(60)
+            case "exit-mid-stream":
+                yield LlmDelta(text="half", tokens=1)
+                os._exit(3)
+            case "flood-stdout":
+                for _ in range(2000):
+                    sys.stdout.write("x" * 1000 + "\n")
+                sys.stderr.write("y" * 100_000 + "\n")
+            case "raise-on-run":
+                raise ValueError("bad day")
+        for step in range(1000 if self._how == "slow" else 3):
+            if self._how == "slow":
+                time.sleep(0.01)
+            yield Progress(done=step, total=3)
+        yield LlmDelta(text=str(getattr(request, "turns", "")), tokens=1)
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,212 @@
+"""Real worker processes, well behaved and not: each failure is typed, in bounded time, and leaves no process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assistant.errors import EngineFailed, ModelDamaged, StageDied, StageError, StageHung, StageStartTimeout
+from assistant.messages import LlmDelta, LlmRequest, Progress, Stage, Turn
+from assistant.stages.base import EngineConfig
+from assistant.stages.fork_client import ForkServer
+from assistant.stages.process import Rung, Worker, WorkerState
+
+ENGINE = "tests.stages.misbehaving:Misbehaving"
+REQUEST = LlmRequest(turns=(Turn(role="user", content="hello 🌍"),))
+
+
+def config(how: str) -> EngineConfig:
+    return EngineConfig(model="m", model_dir=Path(), cache_dir=Path("/tmp"), threads=1, options={"how": how})
+
+
+@asynccontextmanager
+async def worker(how: str = "", deadline_s: float = 10) -> AsyncIterator[Worker]:
+    server = ForkServer()
+    server.start()
+    one = Worker(Stage.LLM, server)
+    try:
+        await one.prepare(ENGINE, 10)
+        await one.load(config(how), deadline_s)
+        yield one
+    finally:
+        await one.stop()
+        await server.close()
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(test())  # type: ignore[arg-type]
+
+
+def gone(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()
+
+
+def test_a_request_streams_its_results_in_order_and_the_worker_is_ready_again() -> None:
+    async def test() -> None:
+        async with worker() as one:
+            for _ in range(2):
+                out = [body async for body in one.run(REQUEST, 5)]
+                assert out[:3] == [Progress(done=n, total=3) for n in range(3)]
+                assert isinstance(out[3], LlmDelta)
+                assert "hello 🌍" in out[3].text
+                assert one.state is WorkerState.READY
+            assert await one.stop() is Rung.REQUEST
+            assert gone(one.pid)
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "words"),
+    [
+        ("damaged", ModelDamaged, "one byte"),
+        ("raise-on-load", EngineFailed, "RuntimeError"),
+        ("crash-on-load", StageDied, "SIGSEGV"),
+        ("hang-on-load", StageStartTimeout, "start_timeout_s"),
+    ],
+)
+def test_a_failed_load_is_typed_and_leaves_no_process(how: str, error: type[StageError], words: str) -> None:
+    async def test() -> None:
+        pid = 0
+        with pytest.raises(error, match=words):
+            server = ForkServer()
+            server.start()
+            one = Worker(Stage.LLM, server)
+            try:
+                await one.prepare(ENGINE, 10)
+                pid = one.pid
+                await one.load(config(how), 0.5 if how == "hang-on-load" else 10)
+            finally:
+                await one.stop()
+                await server.close()
+        assert pid > 0
+        assert gone(pid)
+
+    run(test)
+
+
+def test_an_engine_that_does_not_exist_is_a_typed_failure() -> None:
+    async def test() -> None:
+        server = ForkServer()
+        server.start()
+        one = Worker(Stage.LLM, server)
+        try:
+            with pytest.raises(EngineFailed, match="not installed"):
+                await one.prepare("assistant.stages.no_such:Engine", 10)
+        finally:
+            await one.stop()
+            await server.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [("raise-on-run", EngineFailed), ("exit-mid-stream", StageDied), ("hang-on-run", StageHung)],
+)
+def test_a_failed_request_is_typed(how: str, error: type[StageError]) -> None:
+    async def test() -> None:
+        async with worker(how) as one:
+            with pytest.raises(error):
+                async for _ in one.run(REQUEST, 0.5):
+                    pass
+            # a worker that merely raised serves the next request; one that died or hung is gone
+            assert (one.state is WorkerState.READY) == (how == "raise-on-run")
+            assert gone(one.pid) == (how != "raise-on-run")
+
+    run(test)
+
+
+def test_leaving_early_cancels_within_150_ms_and_the_worker_serves_on() -> None:
+    async def test() -> None:
+        async with worker("slow") as one:
+            stream: Any = one.run(REQUEST, 5)
+            await anext(stream)
+            started = time.monotonic()
+            await stream.aclose()
+            assert time.monotonic() - started < 0.15
+            assert one.state is WorkerState.READY
+            stream = one.run(REQUEST, 5)
+            assert await anext(stream) == Progress(done=0, total=3)
+            await stream.aclose()
+
+    run(test)
+
+
+def test_what_an_engine_prints_neither_blocks_it_nor_disturbs_the_channel() -> None:
+    async def test() -> None:
+        async with worker("flood-stdout") as one:
+            out = [body async for body in one.run(REQUEST, 5)]
+            assert len(out) == 4
+
+    run(test)
+
+
+def test_a_worker_that_ignores_sigterm_is_killed_and_reaped() -> None:
+    async def test() -> None:
+        async with worker("ignore-sigterm") as one:
+            task = asyncio.create_task(anext(one.run(REQUEST, 30)))
+            await asyncio.sleep(0.1)
+            assert await one.stop() is Rung.SIGKILL
+            with pytest.raises(StageDied):
+                await task
+            assert gone(one.pid)
+
+    run(test)
+
+
+def test_workers_die_with_the_daemon_even_when_it_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "daemon.py"
+    script.write_text(
+        "import asyncio, os, signal\n"
+        "from tests.stages.test_process import *\n"
+        "async def main():\n"
+        "    server = ForkServer(); server.start()\n"
+        "    one = Worker(Stage.LLM, server)\n"
+        "    await one.prepare(ENGINE, 10)\n"
+        "    await one.load(config('hang-on-run'), 10)\n"
+        "    print(one.pid, server.pid, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "asyncio.run(main())\n"
+    )
+    import subprocess
+    import sys
+
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(root)}
+    )
+    pids = [int(word) for word in done.stdout.split()]
+    assert len(pids) == 2, done.stderr
+    deadline = time.monotonic() + 5
+    while not all(gone(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert all(gone(pid) for pid in pids)
+
+
+def test_the_kernel_prefers_workers_over_the_daemon() -> None:
+    async def test() -> None:
+        async with worker() as one:
+            theirs = int(Path(f"/proc/{one.pid}/oom_score_adj").read_text())
+            assert theirs > int(Path("/proc/self/oom_score_adj").read_text())
+
+    run(test)
+
+
+def test_a_killed_fork_server_fails_what_waits_at_once() -> None:
+    async def test() -> None:
+        async with worker("hang-on-run") as one:
+            task = asyncio.create_task(anext(one.run(REQUEST, 30)))
+            await asyncio.sleep(0.1)
+            os.kill(one._server.pid, 9)
+            with pytest.raises(StageDied):
+                await asyncio.wait_for(task, 5)
+
+    run(test)
