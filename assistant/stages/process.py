@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from enum import IntEnum, StrEnum
 
 from assistant.errors import StageDied, StageError, StageHung, StageStartTimeout
@@ -79,6 +79,10 @@ class Worker:
         self._exit: asyncio.Future[int] | None = None
         self._request = 0
 
+    @property
+    def alive(self) -> bool:
+        return self._exit is not None and not self._exit.done()
+
     async def prepare(self, engine: str, deadline_s: float) -> float:
         """Forks the process and imports the engine; returns the import time in ms."""
         self.state = WorkerState.STARTING
@@ -135,7 +139,7 @@ class Worker:
             raise StageError(f"unexpected {type(frame).__name__} from the worker", stage=self.stage.value)
         return frame
 
-    async def run(self, request: StageRequest, step_timeout_s: float) -> AsyncIterator[StageOutput]:
+    async def run(self, request: StageRequest, step_timeout_s: float) -> AsyncGenerator[StageOutput]:
         """Streams the results of one request. Leaving early, or a cancelled task, cancels it in the worker.
 
         Raises what the engine raised, `StageDied`, or `StageHung` after `step_timeout_s` without progress.

@@ -1,0 +1,237 @@
+"""The shared memory ledger: one POSIX shared-memory segment, one writer, any number of readers.
+
+Layout, little endian (docs/ledger.md): a 128-byte header and `ROWS` rows of 128 bytes.
+
+    header  magic 8s "VALEDGR1" | version u32 | rows u32 | sequence u64 | writer pid u32 | crc32 u32 |
+            writer start u64 (clock ticks since boot) | budget u64 | margin u64 | base anon u64 | base file u64 |
+            peak anon u64 | peak total u64 | updated u64 (ns, CLOCK_MONOTONIC)
+    row     stage 16s | engine 16s | model 40s | pid u32 | state u32 | reserved u64 | anon u64 | file u64 | kv u64 |
+            last used u64 (ns) | keep-alive deadline u64 (ns, 0 = none)
+
+The sequence is odd while the writer writes (a seqlock); because Python cannot order its stores on every CPU, readers
+also check the CRC-32 of everything behind it. A reader copies, checks, and repeats. A writer killed in the middle
+leaves an odd sequence; the next owner writes a fresh segment. Sizes are bytes; a row whose stage is empty is free.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import time
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+from assistant.errors import AssistantError, NotRunning
+
+MAGIC = b"VALEDGR1"
+VERSION = 1
+ROWS = 16
+_HEADER = struct.Struct("<8sIIQIIQQQQQQQQ")
+_ROW = struct.Struct("<16s16s40sIIQQQQQQ")
+_HEADER_SIZE = 128
+_ROW_SIZE = 128
+SIZE = _HEADER_SIZE + ROWS * _ROW_SIZE
+_SEQUENCE = struct.Struct("<Q")
+_SEQUENCE_AT = 16
+_CRC = struct.Struct("<I")
+_CRC_AT = 28
+_CHECKED_FROM = 32
+"""Everything behind the CRC field is covered by it."""
+SHM = Path("/dev/shm")  # noqa: S108 - where shm_open() puts segments on Linux; names are ours, mode is 0600
+_READ_TRIES = 200
+
+
+class RowState(IntEnum):
+    FREE = 0
+    RESERVED = 1
+    LOADING = 2
+    IDLE = 3
+    IN_USE = 4
+    LEAVING = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    stage: str
+    engine: str
+    model: str
+    pid: int = 0
+    state: RowState = RowState.RESERVED
+    reserved: int = 0
+    anon: int = 0
+    file: int = 0
+    kv: int = 0
+    last_used_ns: int = 0
+    keep_alive_until_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerView:
+    """One consistent copy of the segment."""
+
+    writer_pid: int
+    budget: int = 0
+    margin: int = 0
+    base_anon: int = 0
+    base_file: int = 0
+    peak_anon: int = 0
+    peak_total: int = 0
+    updated_ns: int = 0
+    rows: tuple[Row, ...] = ()
+
+
+def segment_name(owner: str) -> str:
+    """`owner` is "daemon" or the pid of a stand-alone query."""
+    return f"assistant-{os.getuid()}-{owner}"
+
+
+class LedgerWriter:
+    """The one writer. Creates the segment (0600), replacing one whose owner has gone."""
+
+    def __init__(self, name: str, directory: Path = SHM) -> None:
+        """Raises `AssistantError` code "ledger-in-use" when a living process owns the segment."""
+        self._path = directory / name
+        self._sequence = 0
+        _refuse_if_owned(self._path)
+        fresh = self._path.with_name(f".{name}.{os.getpid()}")
+        fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            os.ftruncate(fd, SIZE)
+            self._map = mmap.mmap(fd, SIZE)
+        finally:
+            os.close(fd)
+        self._start = process_start(os.getpid())
+        # the owner stands in it before others can see it, or they would take it for left behind
+        self.write(LedgerView(writer_pid=os.getpid()))
+        os.rename(fresh, self._path)
+
+    def write(self, view: LedgerView) -> None:
+        if len(view.rows) > ROWS:
+            raise ValueError(f"a ledger has {ROWS} rows, not {len(view.rows)}")
+        body = bytearray(SIZE)
+        _HEADER.pack_into(
+            body, 0, MAGIC, VERSION, ROWS, 0, view.writer_pid, 0, self._start, view.budget, view.margin,
+            view.base_anon, view.base_file, view.peak_anon, view.peak_total, view.updated_ns,
+        )  # fmt: skip
+        for index, row in enumerate(view.rows):
+            _ROW.pack_into(
+                body, _HEADER_SIZE + index * _ROW_SIZE, _text(row.stage, 16), _text(row.engine, 16),
+                _text(row.model, 40), row.pid, row.state, row.reserved, row.anon, row.file, row.kv, row.last_used_ns,
+                row.keep_alive_until_ns,
+            )  # fmt: skip
+        _CRC.pack_into(body, _CRC_AT, zlib.crc32(body[_CHECKED_FROM:]))
+        _SEQUENCE.pack_into(self._map, _SEQUENCE_AT, self._sequence + 1)
+        self._map[:_SEQUENCE_AT] = bytes(body[:_SEQUENCE_AT])
+        self._map[_SEQUENCE_AT + 8 :] = bytes(body[_SEQUENCE_AT + 8 :])
+        self._sequence += 2
+        _SEQUENCE.pack_into(self._map, _SEQUENCE_AT, self._sequence)
+
+    def close(self) -> None:
+        """Unmaps and removes the segment; safe to repeat."""
+        if not self._map.closed:
+            self._map.close()
+            self._path.unlink(missing_ok=True)
+
+
+class LedgerReader:
+    """Attaches read-only; needs nothing from the daemon but its segment."""
+
+    def __init__(self, name: str, directory: Path = SHM) -> None:
+        """Raises `NotRunning` when there is no such segment."""
+        try:
+            fd = os.open(directory / name, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise NotRunning(f"there is no ledger {name}: {error.strerror}") from None
+        try:
+            if os.fstat(fd).st_size < SIZE:
+                raise NotRunning(f"the ledger {name} is not of this version")
+            self._map = mmap.mmap(fd, SIZE, access=mmap.ACCESS_READ)
+        finally:
+            os.close(fd)
+
+    def read(self) -> LedgerView:
+        """Raises `NotRunning` when its writer has died or the segment is not a ledger of this version."""
+        for attempt in range(_READ_TRIES):
+            view = _decode(bytes(self._map))
+            if view is not None:
+                return view
+            time.sleep(0.0001 * min(attempt, 10))
+        raise NotRunning("the ledger's writer died while writing, or the segment is not a ledger of this version")
+
+    def close(self) -> None:
+        self._map.close()
+
+
+def _decode(body: bytes) -> LedgerView | None:
+    magic, version, count, sequence, pid, crc, _start, *rest = _HEADER.unpack_from(body)
+    if magic != MAGIC or version != VERSION or count != ROWS or sequence % 2:
+        return None
+    if crc != zlib.crc32(body[_CHECKED_FROM:]):
+        return None
+    rows = []
+    for index in range(ROWS):
+        stage, engine, model, worker, state, *numbers = _ROW.unpack_from(body, _HEADER_SIZE + index * _ROW_SIZE)
+        if stage.strip(b"\0"):
+            rows.append(Row(_str(stage), _str(engine), _str(model), worker, RowState(state), *numbers))
+    budget, margin, base_anon, base_file, peak_anon, peak_total, updated = rest
+    return LedgerView(pid, budget, margin, base_anon, base_file, peak_anon, peak_total, updated, tuple(rows))
+
+
+def remove_stale(directory: Path = SHM) -> None:
+    """Removes segments of ours whose owners have gone (killed before they could)."""
+    for path in directory.glob(f"assistant-{os.getuid()}-*"):
+        owner = _owner(path)
+        if owner is not None and not _alive(*owner):
+            path.unlink(missing_ok=True)
+    for path in directory.glob(f".assistant-{os.getuid()}-*"):
+        if not process_start(int(path.suffix[1:] or 0)):
+            path.unlink(missing_ok=True)
+
+
+def _refuse_if_owned(path: Path) -> None:
+    owner = _owner(path)
+    if owner is not None and _alive(*owner) and owner[0] != os.getpid():
+        raise AssistantError(f"process {owner[0]} already keeps the ledger {path.name}", code="ledger-in-use")
+
+
+def _owner(path: Path) -> tuple[int, int] | None:
+    """(pid, start) of the writer; None for no segment; (0, 0) for one that is not a ledger."""
+    try:
+        head = path.read_bytes()[:_HEADER_SIZE]
+    except OSError:
+        return None
+    if len(head) < _HEADER_SIZE or head[:8] != MAGIC:
+        return 0, 0
+    fields = _HEADER.unpack_from(head)
+    return fields[4], fields[6]
+
+
+def _alive(pid: int, start: int) -> bool:
+    """The start time tells a process from a later one that was given the same number."""
+    return pid > 0 and process_start(pid) == start
+
+
+def process_start(pid: int) -> int:
+    """Field 22 of /proc/PID/stat: clock ticks since boot; 0 when there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace")
+    except OSError:
+        return 0
+    return int(stat.rpartition(")")[2].split()[19])
+
+
+def _text(text: str, size: int) -> bytes:
+    return text.encode("utf-8")[:size]
+
+
+def _str(raw: bytes) -> str:
+    return raw.rstrip(b"\0").decode("utf-8", "ignore")
+
+
+def total(rows: Iterable[Row]) -> int:
+    """Bytes that the rows count as: for each the larger of promised and measured."""
+    return sum(max(row.reserved, row.anon + row.file) for row in rows)

@@ -1,0 +1,137 @@
+"""What the kernel says: PSS of processes, machine memory, cgroup limits. Reads files alone; the root is a seam.
+
+PSS, not RSS: pages that several of our processes share (the interpreter, numpy) count once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+KIB = 1024
+MIB = 1024 * 1024
+_UNLIMITED = 1 << 60
+"""cgroup v1 says "no limit" with a huge number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Bytes of PSS. `file` are clean pages of mapped files, which the kernel can drop; `anon` is the rest."""
+
+    anon: int = 0
+    file: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.anon + self.file
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.anon + other.anon, self.file + other.file)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One reading of one process, in bytes."""
+
+    now: Usage = Usage()
+    rss: int = 0
+    rss_peak: int = 0
+    """The most that the process ever had resident."""
+
+    def peak_since(self, earlier: Sample) -> Usage:
+        """The most that the process held since `earlier`, spikes between two readings included.
+
+        The kernel keeps the peak of RSS, not of PSS; what RSS had more at its peak than now was private memory.
+        """
+        spike = max(0, self.rss_peak - self.rss) if self.rss_peak > earlier.rss_peak else 0
+        return Usage(self.now.anon + spike, self.now.file)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Bytes."""
+
+    total: int
+    available: int
+    cgroup_limit: int | None
+    """The smallest limit on the way from our cgroup to the root; None = none."""
+
+
+class Probe:
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+
+    def usage(self, pid: int) -> Usage:
+        """PSS of one process; nothing for a process that has gone or is not ours."""
+        return self.sample(pid).now
+
+    def sample(self, pid: int) -> Sample:
+        """PSS and the high-water mark of RSS of one process; zeros for one that has gone or is not ours."""
+        try:
+            rollup = _fields((self._root / f"proc/{pid}/smaps_rollup").read_text("ascii"))
+            status = _fields((self._root / f"proc/{pid}/status").read_text("utf-8", "replace"))
+        except OSError:
+            return Sample()
+        # where the kernel lacks the split, all of it counts as anonymous: the careful reading
+        file = rollup.get("Pss_File", 0)
+        return Sample(
+            now=Usage(anon=rollup.get("Pss", 0) - file, file=file),
+            rss=rollup.get("Rss", 0),
+            rss_peak=status.get("VmHWM", 0),
+        )
+
+    def total_usage(self, pids: Iterable[int]) -> Usage:
+        return sum((self.usage(pid) for pid in pids), Usage())
+
+    def machine(self) -> Machine:
+        fields = _fields((self._root / "proc/meminfo").read_text("ascii"))
+        return Machine(
+            total=fields["MemTotal"],
+            # MemAvailable, not MemFree: page cache is not lost memory
+            available=fields.get("MemAvailable", fields.get("MemFree", 0)),
+            cgroup_limit=self._cgroup_limit(),
+        )
+
+    def _cgroup_limit(self) -> int | None:
+        limits = [limit for file in self._limit_files() if (limit := _limit(file)) is not None]
+        return min(limits, default=None)
+
+    def _limit_files(self) -> Iterable[Path]:
+        """v2 `memory.max` (`0::/path`) and v1 `memory.limit_in_bytes` (`4:memory:/path`), ours and our ancestors'."""
+        try:
+            lines = (self._root / "proc/self/cgroup").read_text("utf-8").splitlines()
+        except OSError:
+            return
+        for line in lines:
+            number, _, rest = line.partition(":")
+            controllers, _, path = rest.partition(":")
+            if number == "0" and not controllers:
+                mounts, name = ["sys/fs/cgroup", "sys/fs/cgroup/unified"], "memory.max"
+            elif "memory" in controllers.split(","):
+                mounts, name = ["sys/fs/cgroup/memory"], "memory.limit_in_bytes"
+            else:
+                continue
+            parts = [part for part in path.split("/") if part]
+            for mount in mounts:
+                for depth in range(len(parts), -1, -1):
+                    yield self._root / mount / "/".join(parts[:depth]) / name
+
+
+def _limit(file: Path) -> int | None:
+    try:
+        text = file.read_text("ascii").strip()
+    except (OSError, ValueError):
+        return None
+    return int(text) if text.isdigit() and int(text) < _UNLIMITED else None
+
+
+def _fields(text: str) -> dict[str, int]:
+    """`Name:  123 kB` lines, in bytes."""
+    out: dict[str, int] = {}
+    for line in text.splitlines():
+        name, _, rest = line.partition(":")
+        words = rest.split()
+        if words and words[0].isdigit():
+            out[name] = int(words[0]) * KIB
+    return out

@@ -1,0 +1,150 @@
+"""The segment between processes: consistent reads under a busy writer, a writer killed mid-write, take-over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from assistant.errors import AssistantError, NotRunning
+from assistant.memory_orchestrator import ledger
+from assistant.memory_orchestrator.ledger import LedgerReader, LedgerView, LedgerWriter, Row, RowState
+
+ROOT = Path(__file__).parents[2]
+MIB = 1 << 20
+
+
+def view(number: int) -> LedgerView:
+    """A view whose every figure is `number`, so that a torn read shows."""
+    row = Row("llm", "mnn", f"m{number}", number % 4_000_000, RowState.IN_USE, *([number] * 6))
+    return LedgerView(os.getpid(), *([number] * 7), rows=(row, row))
+
+
+def whole(seen: LedgerView) -> bool:
+    figures = {seen.budget, seen.margin, seen.base_anon, seen.base_file, seen.peak_anon, seen.peak_total}
+    figures |= {seen.updated_ns}
+    for row in seen.rows:
+        figures |= {row.reserved, row.anon, row.file, row.kv, row.last_used_ns, row.keep_alive_until_ns}
+    return len(figures) == 1
+
+
+def child(code: str, tmp_path: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", f"from tests.memory_orchestrator.test_ledger import *\n{code}", str(tmp_path)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    writer = LedgerWriter("a", tmp_path)
+    writer.write(view(7 * MIB))
+    reader = LedgerReader("a", tmp_path)
+    assert reader.read() == view(7 * MIB)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
+    reader.close()
+    writer.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_ledger_is_readable_before_its_first_write(tmp_path: Path) -> None:
+    writer = LedgerWriter("a", tmp_path)
+    assert LedgerReader("a", tmp_path).read().writer_pid == os.getpid()
+    writer.close()
+
+
+def test_readers_never_see_half_a_write(tmp_path: Path) -> None:
+    busy = child(
+        "import itertools\n"
+        "writer = LedgerWriter('a', Path(sys.argv[1]))\n"
+        "print('on', flush=True)\n"
+        "for n in itertools.count(1): writer.write(view(n % 1000))\n",
+        tmp_path,
+    )
+    try:
+        assert busy.stdout is not None
+        busy.stdout.readline()
+        reader = LedgerReader("a", tmp_path)
+        seen = set()
+        until = time.monotonic() + 1
+        while time.monotonic() < until:
+            now = reader.read()
+            assert whole(now), now
+            seen.add(now.budget)
+        assert len(seen) > 10
+    finally:
+        busy.kill()
+        busy.wait()
+        if busy.stdout:
+            busy.stdout.close()
+
+
+def test_a_writer_killed_in_mid_write_is_reported_and_taken_over(tmp_path: Path) -> None:
+    dead = child(
+        "writer = LedgerWriter('a', Path(sys.argv[1]))\n"
+        "writer.write(view(5))\n"
+        "ledger._SEQUENCE.pack_into(writer._map, ledger._SEQUENCE_AT, 3)\n"
+        "writer._map[200:300] = b'x' * 100\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n",
+        tmp_path,
+    )
+    dead.communicate()
+    assert dead.returncode == -signal.SIGKILL
+    with pytest.raises(NotRunning):
+        LedgerReader("a", tmp_path).read()
+    writer = LedgerWriter("a", tmp_path)
+    writer.write(view(9))
+    assert LedgerReader("a", tmp_path).read() == view(9)
+    writer.close()
+
+
+def test_a_living_owner_keeps_its_ledger(tmp_path: Path) -> None:
+    owner = child(
+        "writer = LedgerWriter('a', Path(sys.argv[1]))\nprint('on', flush=True)\ntime.sleep(30)\n",
+        tmp_path,
+    )
+    try:
+        assert owner.stdout is not None
+        owner.stdout.readline()
+        with pytest.raises(AssistantError, match=str(owner.pid)) as caught:
+            LedgerWriter("a", tmp_path)
+        assert caught.value.code == "ledger-in-use"
+    finally:
+        owner.kill()
+        owner.communicate()
+
+
+def test_segments_of_the_dead_are_removed_and_of_the_living_kept(tmp_path: Path) -> None:
+    mine = LedgerWriter(ledger.segment_name("mine"), tmp_path)
+    dead = child(
+        "LedgerWriter(ledger.segment_name('dead'), Path(sys.argv[1]))\nos.kill(os.getpid(), signal.SIGKILL)\n",
+        tmp_path,
+    )
+    dead.communicate()
+    (tmp_path / f".{ledger.segment_name('torn')}.{dead.pid}").touch()
+    ledger.remove_stale(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [ledger.segment_name("mine")]
+    mine.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"x" * ledger.SIZE, ledger.MAGIC + b"\0" * ledger.SIZE])
+def test_what_is_no_ledger_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a").write_bytes(content)
+    with pytest.raises(NotRunning):
+        LedgerReader("a", tmp_path).read()
+
+
+def test_too_many_rows_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    writer = LedgerWriter("a", tmp_path)
+    writer.write(view(1))
+    row = Row("llm", "mnn", "m")
+    with pytest.raises(ValueError, match="16 rows"):
+        writer.write(LedgerView(1, rows=(row,) * 17))
+    assert LedgerReader("a", tmp_path).read() == view(1)
+    writer.close()
