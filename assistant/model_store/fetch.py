@@ -1,0 +1,232 @@
+"""Makes a model whole on this disk: downloads, unpacks, converts, puts it in place. Imports all of this room.
+
+A model is built completely in a temporary folder beside its place and then renamed, under the lock of its name: a
+reader sees the old model, none, or the new one, never half of it; whatever interrupts leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from assistant.errors import FetchFailed, ModelError, UsageError
+from assistant.messages import Stage
+from assistant.model_store import archive, versions
+from assistant.model_store import manifest as manifests
+from assistant.model_store.catalog import ArchiveSource, Entry, check_name
+from assistant.model_store.conversion import Converters
+from assistant.model_store.manifest import Manifest, Origin
+from assistant.model_store.progress import Progress, Silent
+from assistant.model_store.sources import Sources
+from assistant.model_store.store import ModelStore, State
+from assistant.model_store.workspace import link_or_copy, locked, need_space, workspace
+
+Action = Literal["none", "fetched", "repaired", "updated", "converted"]
+_VOICE_FOLDER = "mnn"
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    action: Action
+    path: str
+    bytes: int
+
+
+class Fetcher:
+    def __init__(
+        self,
+        store: ModelStore,
+        sources: Sources,
+        *,
+        converters: Converters | None = None,
+        progress: Progress | None = None,
+        free: Callable[[Path], int] | None = None,
+    ) -> None:
+        self._store = store
+        self._sources = sources
+        self._converters = converters or Converters()
+        self._progress = progress or Silent()
+        self._free = free
+
+    def fetch(self, name: str) -> Outcome:
+        """Does what is needed, which may be nothing.
+
+        Raises `ModelUnknown`, `FetchFailed`, `ModelError`; `ModelDamaged` for a damaged model that the catalog does
+        not know, since only the user has its source.
+        """
+        status = self._store.status(name)
+        if status.state is State.READY:
+            return self._outcome(name, "none")
+        entry = self._store.catalog.find(name)
+        if entry is None:
+            self._store.open(name)
+            raise ModelError(f"Model {name!r}: {status.reason}. {self._again(name)}")
+        with self._lock(name):
+            status = self._store.status(name)  # another run may have done it while we waited
+            if status.state is State.READY:
+                return self._outcome(name, "none")
+            if status.state is not State.MISSING:
+                self._progress.note(f"{name}: {status.reason}")
+            had_voice = self._has_voice_conversion(name)
+            self._build_and_install(entry)
+            if had_voice:
+                self._convert_voice(name)
+        actions: dict[State, Action] = {State.DAMAGED: "repaired", State.OUTDATED: "updated"}
+        return self._outcome(name, actions.get(status.state, "fetched"))
+
+    def convert_file(self, source: Path, name: str) -> Outcome:
+        """A user's own GGUF becomes the model `name`, which the catalog must not know."""
+        check_name(name)
+        if self._store.catalog.find(name) is not None:
+            raise UsageError(f"{name!r} is a model of the catalog; choose another name with --name")
+        if not source.is_file():
+            raise UsageError(f"{source}: there is no such file")
+        with self._lock(name), _disk_errors(name), workspace(self._store.models_dir) as temp:
+            origin = Origin(file=source.name, bytes=source.stat().st_size, sha256=manifests.sha256_of(source))
+            self._install(self._convert_gguf(name, "mnn", source, origin, temp), temp)
+        return self._outcome(name, "converted")
+
+    def convert_again(self, name: str) -> Outcome:
+        """A catalog model: an LLM is converted from its download once more, a voice gets (or renews) its MNN form."""
+        entry = self._store.catalog.get(name, self._store.installed())
+        with self._lock(name):
+            if entry.convert:
+                self._build_and_install(entry)
+            elif entry.kind == "piper":
+                self._convert_voice(name)
+            else:
+                raise UsageError(f"there is nothing to convert in a model of kind {entry.kind}")
+        return self._outcome(name, "converted")
+
+    def _outcome(self, name: str, action: Action) -> Outcome:
+        info = self._store.open(name)
+        return Outcome(name=name, action=action, path=str(info.path), bytes=info.bytes)
+
+    def _lock(self, name: str) -> AbstractContextManager[None]:
+        check_name(name)
+        wait = f"{name}: another run is working on it; waiting"
+        return locked(self._store.models_dir, name, lambda: self._progress.note(wait))
+
+    def _again(self, name: str) -> str:
+        return f"Make it again with: {self._store.fix(name, manifests.read(self._store.path(name)))}"
+
+    def _build_and_install(self, entry: Entry) -> None:
+        with _disk_errors(entry.name), workspace(self._store.models_dir) as temp:
+            self._install(self._build(entry, temp), temp)
+
+    def _build(self, entry: Entry, temp: Path) -> Manifest:
+        if isinstance(entry.source, ArchiveSource):
+            return self._unpack(entry, entry.source, temp)
+        files = self._sources.files(entry, self._store.path(entry.name))
+        if entry.convert:
+            file = entry.files[0]
+            origin = Origin(file=file.name, bytes=file.bytes, sha256=file.sha256)
+            return self._convert_gguf(entry.name, entry.engine, files[file.path], origin, temp)
+        need_space(self._store.models_dir, self._copied(files), entry.name, self._free)
+        for path, source in files.items():
+            link_or_copy(source, temp / "model" / path)
+        return _manifest(entry, temp / "model")
+
+    def _copied(self, files: dict[str, Path]) -> int:
+        """Bytes that linking cannot save because the cache lies on another file system."""
+        here = self._store.models_dir.stat().st_dev
+        return sum(stat.st_size for stat in map(os.stat, files.values()) if stat.st_dev != here)
+
+    def _unpack(self, entry: Entry, source: ArchiveSource, temp: Path) -> Manifest:
+        packed = self._sources.archive(entry)
+        need_space(self._store.models_dir, 2 * source.bytes, f"unpacking {entry.name}", self._free)
+        archive.extract_all(packed, temp / "model", root=source.root, max_bytes=source.max_unpacked_bytes)
+        return msgspec.structs.replace(_manifest(entry, temp / "model"), archive_sha256=source.sha256)
+
+    def _convert_gguf(self, name: str, engine: str, source: Path, origin: Origin, temp: Path) -> Manifest:
+        need_space(self._store.models_dir, origin.bytes + origin.bytes // 2, f"converting {origin.file}", self._free)
+        out = temp / "model"
+        with self._progress.task(f"converting {origin.file}", origin.bytes) as update:
+            shape = self._converters.gguf(source, out, temp / "converter.log", update)
+        return Manifest(
+            name=name,
+            kind="mnn-llm",
+            stage=Stage.LLM,
+            engine=engine,
+            files=manifests.records_of(out),
+            shape=shape,
+            converted_from=origin,
+            converter_version=versions.GGUF_CONVERTER,
+            mnn_version=versions.mnn_version(),
+        )
+
+    def _has_voice_conversion(self, name: str) -> bool:
+        return (self._store.path(name) / _VOICE_FOLDER).is_dir()
+
+    def _convert_voice(self, name: str) -> None:
+        info = self._store.open(name)
+        old = manifests.read(info.path)
+        assert old is not None
+        kept = {path: record for path, record in old.files.items() if not path.startswith(_VOICE_FOLDER + "/")}
+        onnx = next(path for path in kept if path.endswith(".onnx"))
+        with _disk_errors(name), workspace(self._store.models_dir) as temp:
+            out = temp / "model" / _VOICE_FOLDER
+            out.parent.mkdir()
+            with self._progress.task(f"converting {onnx}", 0) as update:
+                self._converters.voice(
+                    info.path / onnx, info.path / f"{onnx}.json", out, temp / "converter.log", update
+                )
+            for path in kept:
+                link_or_copy(info.path / path, temp / "model" / path)
+            record = kept[onnx]
+            files = manifests.records_of(temp / "model")
+            new = msgspec.structs.replace(
+                old,
+                files=files,
+                converted_from=Origin(file=onnx, bytes=record.bytes, sha256=record.sha256),
+                converter_version=versions.VOICE_CONVERTER,
+                mnn_version=versions.mnn_version(),
+            )
+            self._install(new, temp)
+
+    def _install(self, manifest: Manifest, temp: Path) -> None:
+        """Renames `temp`/model into its place; the old model, if any, goes with the temporary folder."""
+        staged, target = temp / "model", self._store.path(manifest.name)
+        _flush(staged)
+        manifests.write(staged, manifest)
+        old = temp / "old"
+        try:
+            if target.exists() or target.is_symlink():
+                target.rename(old)
+            staged.rename(target)
+        except BaseException:
+            if old.exists() and not target.exists():
+                old.rename(target)  # a working model is not lost to a Ctrl-C between two renames
+            raise
+
+
+def _manifest(entry: Entry, folder: Path) -> Manifest:
+    return Manifest(
+        name=entry.name,
+        kind=entry.kind,
+        stage=entry.stage,
+        engine=entry.engine,
+        files=manifests.records_of(folder),
+        shape=entry.shape,
+    )
+
+
+@contextmanager
+def _disk_errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise FetchFailed(f"Model {name!r} could not be put in place: {error}. Nothing was changed.") from None
+
+
+def _flush(folder: Path) -> None:
+    """Every file on the disk before the model gets its name."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())

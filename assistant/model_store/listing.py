@@ -1,0 +1,55 @@
+"""The rows of `assistant models list`. Imports the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from assistant.errors import ModelDamaged
+from assistant.model_store import manifest as manifests
+from assistant.model_store.store import ModelStore, State
+
+
+def rows(store: ModelStore) -> list[dict[str, Any]]:
+    """The catalog's models in its order, then the user's own; `bytes` on this disk, or what a download would be."""
+    found = []
+    for entry in store.catalog.entries():
+        status = store.status(entry.name)
+        size = store.open(entry.name).bytes if status.state is State.READY else entry.download_bytes
+        found.append(
+            {
+                "name": entry.name,
+                "stage": entry.stage.value,
+                "kind": entry.kind,
+                "engine": entry.engine,
+                "language": entry.language,
+                "bytes": size,
+                "licence": entry.licence,
+                "description": entry.description,
+                "default": entry.default,
+                "state": status.state.value,
+                "reason": status.reason,
+            }
+        )
+    found += [_own(store, name) for name in store.installed() if store.catalog.find(name) is None]
+    return found
+
+
+def _own(store: ModelStore, name: str) -> dict[str, Any]:
+    status = store.status(name)
+    try:
+        manifest = manifests.read(store.path(name))
+    except ModelDamaged:
+        manifest = None
+    return {
+        "name": name,
+        "stage": manifest.stage.value if manifest else "",
+        "kind": manifest.kind if manifest else "",
+        "engine": manifest.engine if manifest else "",
+        "language": "",
+        "bytes": manifest.bytes if manifest else 0,
+        "licence": "your own",
+        "description": f"made from {manifest.converted_from.file}" if manifest and manifest.converted_from else "",
+        "default": False,
+        "state": status.state.value,
+        "reason": status.reason,
+    }

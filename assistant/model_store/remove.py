@@ -1,0 +1,34 @@
+"""Takes a model off this disk. Imports the store and the download cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from assistant.model_store.catalog import ArchiveSource, Entry
+from assistant.model_store.downloads import Downloads
+from assistant.model_store.store import ModelStore
+from assistant.model_store.workspace import locked, workspace
+
+
+def remove(store: ModelStore, cache_dir: Path, name: str, downloads: bool = False) -> int:
+    """Removes the model's folder whole or not at all, and its cached downloads when asked. Gives the bytes freed.
+
+    Raises `ModelUnknown`, or `ModelMissing` when there is nothing to remove.
+    """
+    folder, entry = store.path(name), store.catalog.find(name)
+    if not folder.is_dir() and entry is not None and downloads:
+        return _remove_downloads(Downloads(cache_dir), entry)
+    if not folder.is_dir() or (entry is None and name not in store.installed()):
+        raise store.absent(name)
+    with locked(store.models_dir, name), workspace(store.models_dir) as temp:
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        folder.rename(temp / "old")
+    if downloads and entry is not None:
+        _remove_downloads(Downloads(cache_dir), entry)
+    return size
+
+
+def _remove_downloads(cache: Downloads, entry: Entry) -> int:
+    if isinstance(entry.source, ArchiveSource):
+        return cache.remove(entry.source.sha256)
+    return sum(cache.remove(file.sha256) for file in entry.files)

@@ -1,0 +1,174 @@
+"""The models on this disk: which there are, whether they are whole, where they lie. Imports catalog and manifest.
+
+`ModelStore.open` stands before every load of a model: no engine sees a file that is not what its manifest says. Never
+touches the network, and imports no engine library.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from assistant import paths
+from assistant.errors import AssistantError, ModelDamaged, ModelMissing
+from assistant.messages import Stage
+from assistant.model_store import manifest as manifests
+from assistant.model_store import versions
+from assistant.model_store.catalog import ArchiveSource, Catalog, Entry, check_name, unknown_model
+from assistant.model_store.manifest import Manifest, Problem
+
+
+class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that was whole a moment ago."""
+
+    name: str
+    stage: Stage
+    kind: str
+    engine: str
+    path: Path
+    """Its directory; read only."""
+    bytes: int
+    shape: dict[str, int | bool] | None
+    digest: str
+    """Equal for equal content: the key of every cache that is made from the model."""
+
+
+class State(StrEnum):
+    READY = "ready"
+    MISSING = "missing"
+    DAMAGED = "damaged"
+    OUTDATED = "outdated"
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    state: State
+    reason: str = ""
+
+
+class ModelStore:
+    """`models_dir` holds one folder per model; the catalog is read only when it is needed."""
+
+    def __init__(self, models_dir: Path, catalog_file: Path) -> None:
+        self.models_dir = models_dir
+        self._catalog_file = catalog_file
+
+    @classmethod
+    def default(cls) -> ModelStore:
+        return cls(paths.models_dir(), paths.catalog_file())
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        return Catalog.load(self._catalog_file)
+
+    def path(self, name: str) -> Path:
+        return self.models_dir / check_name(name)
+
+    def open(self, name: str) -> ModelInfo:
+        """The model, checked: sizes and times of all its files, and the sha256 of those with a new time.
+
+        Raises `ModelUnknown`, `ModelMissing` or `ModelDamaged`, each with what to do; `UsageError` for a bad name.
+        """
+        folder = self.path(name)
+        try:
+            manifest = manifests.read(folder)
+        except ModelDamaged as error:
+            raise self._damaged(name, error.message, None) from None
+        if manifest is None:
+            raise self.absent(name)
+        problem, current = manifests.quick_check(folder, manifest)
+        if problem is not None:
+            raise self._damaged(name, problem.message, manifest)
+        if current is not manifest:
+            self._refresh(folder, current)
+        return ModelInfo(
+            name=name,
+            stage=manifest.stage,
+            kind=manifest.kind,
+            engine=manifest.engine,
+            path=folder,
+            bytes=manifest.bytes,
+            shape=manifest.shape,
+            digest=manifest.digest,
+        )
+
+    def status(self, name: str) -> Status:
+        """What `open` would say, and whether the catalog or a converter has moved on since."""
+        try:
+            self.open(name)
+        except ModelMissing:
+            return Status(state=State.MISSING, reason="it is not on this disk")
+        except ModelDamaged as error:
+            return Status(state=State.DAMAGED, reason=error.message)
+        manifest = manifests.read(self.path(name))
+        assert manifest is not None
+        reason = self._outdated(self.catalog.find(name), manifest)
+        return Status(state=State.OUTDATED, reason=reason) if reason else Status(state=State.READY)
+
+    def installed(self) -> list[str]:
+        """Names of the folders that have a manifest, whole or not."""
+        if not self.models_dir.is_dir():
+            return []
+        found = (path.parent.name for path in self.models_dir.glob(f"*/{manifests.FILE_NAME}"))
+        return sorted(name for name in found if not name.startswith("."))
+
+    def verify(self, name: str) -> list[Problem]:
+        """Reads every byte. Raises `ModelUnknown` or `ModelMissing`; an unreadable manifest is a problem."""
+        folder = self.path(name)
+        try:
+            manifest = manifests.read(folder)
+        except ModelDamaged as error:
+            return [Problem(file=manifests.FILE_NAME, message=error.message)]
+        if manifest is None:
+            raise self.absent(name)
+        return list(manifests.problems(folder, manifest))
+
+    def fix(self, name: str, manifest: Manifest | None) -> str:
+        """The command that makes a damaged model whole."""
+        try:
+            known = self.catalog.find(name) is not None
+        except AssistantError:
+            known = True  # the catalog is broken too; its own error comes with the command
+        if known or manifest is None or manifest.converted_from is None:
+            return f"assistant models fetch {name}"
+        return f"assistant models convert {manifest.converted_from.file} --name {name}"
+
+    def _damaged(self, name: str, what: str, manifest: Manifest | None) -> ModelDamaged:
+        return ModelDamaged(f"Model {name!r} is damaged: {what}. Repair it with: {self.fix(name, manifest)}")
+
+    def absent(self, name: str) -> AssistantError:
+        """The error for a model that is not here: known to the catalog or not."""
+        if self.catalog.find(name) is None:
+            return unknown_model(name, (*self.catalog.names, *self.installed()))
+        return ModelMissing(f"Model {name!r} is not on this disk. Get it with: assistant models fetch {name}")
+
+    def _refresh(self, folder: Path, manifest: Manifest) -> None:
+        try:
+            manifests.write(folder, manifest)
+        except OSError:
+            return  # a read-only disk: the file is read again next time, which is slower and as safe
+
+    def _outdated(self, entry: Entry | None, manifest: Manifest) -> str:
+        if manifest.converter_version:
+            voice = manifest.kind == "piper"
+            wanted = versions.VOICE_CONVERTER if voice else versions.GGUF_CONVERTER
+            if manifest.converter_version != wanted:
+                return f"it was converted by {manifest.converter_version}; now it is {wanted}"
+            if manifest.mnn_version != versions.mnn_version():
+                return f"it was converted for MNN {manifest.mnn_version}; now it is {versions.mnn_version()}"
+        return "" if entry is None else _drift(entry, manifest)
+
+
+def _drift(entry: Entry, manifest: Manifest) -> str:
+    """Whether the catalog now wants other content than what was installed."""
+    if isinstance(entry.source, ArchiveSource):
+        same = manifest.archive_sha256 == entry.source.sha256
+    elif entry.convert:
+        origin = manifest.converted_from
+        same = origin is not None and origin.sha256 == entry.files[0].sha256
+    else:
+        have = {path: record.sha256 for path, record in manifest.files.items()}
+        same = all(have.get(file.path) == file.sha256 for file in entry.files)
+    return "" if same else "the catalog has other files for it"
