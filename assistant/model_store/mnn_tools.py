@@ -1,0 +1,46 @@
+"""The one door to MNN's converter: the extension module `_tools`, called directly and kept quiet. Imports `errors`.
+
+Never `MNN.tools`: its modules install a telemetry package through pip when they are imported. `_tools` writes to C's
+stdout, and always says that it has succeeded.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from assistant.errors import ModelError
+
+
+@contextmanager
+def silent_stdout() -> Iterator[None]:
+    """File descriptor 1 leads nowhere inside; for the whole process, so not for use among threads that print."""
+    libc = ctypes.CDLL(None)
+    libc.fflush(None)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        saved = os.dup(1) if nowhere != 1 else -1  # 1 itself when the process was started without a stdout
+        os.dup2(nowhere, 1)
+        try:
+            yield
+        finally:
+            libc.fflush(None)  # what C has buffered must not appear later
+            if saved >= 0:
+                os.dup2(saved, 1)
+                os.close(saved)
+    finally:
+        os.close(nowhere)
+
+
+def json_to_mnn(graph: Path, out: Path) -> None:
+    """Translates a graph in JSON to MNN's binary form. Raises `ModelError` when nothing was written."""
+    out.unlink(missing_ok=True)
+    with silent_stdout():
+        import _tools
+
+        _tools.mnnconvert(["mnnconvert", "-f", "JSON", "--modelFile", str(graph), "--MNNModel", str(out)])
+    if not out.is_file() or out.stat().st_size == 0:
+        raise ModelError(f"MNN wrote no graph to {out}; is the installed MNN the pinned version?")
