@@ -1,0 +1,126 @@
+"""Pieces of text that are worth saying at once."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assistant.sentences import FIRST_MAX_CHARS, MAX_CHARS, SentenceSplitter
+
+
+def split(text: str, step: int = 1, *, clause_first: bool = False) -> list[str]:
+    splitter = SentenceSplitter(clause_first=clause_first)
+    pieces: list[str] = []
+    for at in range(0, len(text), step):
+        pieces += splitter.feed(text[at : at + step])
+    return pieces + splitter.flush()
+
+
+CASES = [
+    ("It is 98.6 degrees. That is 1,000 times 22,1 better. Good.", 3),
+    ("It was in 1980. Then it ended in 1980.", 2),
+    ("Dr. Smith and Mr. Jones met Mrs. Miller at St. John vs. Mt. Hood.", 1),
+    ("Fruit, e.g. apples, i.e. sweet ones, costs approx. five dollars.", 1),
+    ("The U.S. Army is here. He lives in the U.S. It is big.", 3),
+    ("John F. Kennedy was president. J. R. R. Tolkien wrote.", 2),
+    ("At 8 p.m. we eat. It ends at 8 p.m. Then we go.", 3),
+    ("Well... maybe. Wait... What? Yes! No?! Fine.", 6),
+    ('"Really?" he asked. "Stop." She ran.', 3),
+    ("The answer is no. It is No. 5 of them.", 2),
+    ("Bread, milk, etc. are here. Bread, milk, etc. We go.", 3),
+    ("Version 1.2.3 is at example.com. Get it.", 2),
+    ("Here is a list:\n- one\n- two\n\n1. Add the eggs.\n2. Stir.\n", 5),
+    ("これは一文です。次の文です！「はい。」終わり", 4),
+    ("I am. So are you. Meet me on Sunday. It was Jan. 5 then.", 4),
+]
+
+
+@pytest.mark.parametrize(("text", "count"), CASES)
+@pytest.mark.parametrize("step", [1, 2, 7, 1000])
+def test_a_sentence_ends_where_a_reader_would_end_it(text: str, count: int, step: int) -> None:
+    pieces = split(text, step)
+    assert len(pieces) == count, pieces
+
+
+def test_a_sentence_is_handed_out_as_soon_as_its_end_is_certain() -> None:
+    splitter = SentenceSplitter()
+    assert splitter.feed("It was in 1980.") == []
+    assert splitter.feed(" T") == ["It was in 1980."]
+    assert splitter.feed("he end.") == []
+    assert splitter.flush() == ["The end."]
+    assert splitter.flush() == []
+
+
+def test_the_first_piece_of_a_long_sentence_is_a_clause() -> None:
+    text = "The capital of France is the city of Paris, which lies on the river Seine and is old. It is big, I hear."
+    assert split(text, 3, clause_first=True) == [
+        "The capital of France is the city of Paris,",
+        "which lies on the river Seine and is old.",
+        "It is big, I hear.",
+    ]
+
+
+def test_without_a_comma_the_first_piece_ends_before_a_joining_word() -> None:
+    text = "The quick brown fox jumped over the lazy dog and then went home to sleep in the shade of the old tree."
+    first = split(text, 1, clause_first=True)[0]
+    assert first == "The quick brown fox jumped over the lazy dog"
+    assert len(first) <= FIRST_MAX_CHARS
+
+
+def test_a_short_first_sentence_is_not_cut() -> None:
+    assert split("Paris, of course. Why?", 1, clause_first=True) == ["Paris, of course.", "Why?"]
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [("word " * 200, " "), ("x" * 1000, ""), ("one two, three four " * 40, ","), ("あ" * 600, "")],
+)
+def test_an_endless_run_is_cut(text: str, ends: str) -> None:
+    pieces = split(text, 10)
+    assert all(len(piece) <= MAX_CHARS for piece in pieces)
+    assert all(piece.endswith(ends.strip()) for piece in pieces[:-1])
+    assert len(pieces) <= 2 * len(text) // MAX_CHARS + 1
+
+
+_TEXT = st.lists(
+    st.sampled_from(
+        [
+            "Dr.",
+            "e.g.",
+            "U.S.",
+            "98.6",
+            "1980.",
+            "Hello",
+            "world",
+            "...",
+            "…",
+            "?!",
+            '"',
+            "\n",
+            "- ",
+            ", ",
+            "。",
+            "そう",
+            "x" * 90,
+        ]
+    )
+    | st.text(max_size=8),
+    max_size=60,
+).flatmap(lambda parts: st.sampled_from([" ".join(parts), "".join(parts)]))
+
+
+@given(_TEXT, st.integers(1, 9), st.booleans())
+def test_nothing_is_lost_and_no_piece_is_long(text: str, step: int, clause_first: bool) -> None:
+    pieces = split(text, step, clause_first=clause_first)
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+    assert all(0 < len(piece) <= MAX_CHARS and piece == piece.strip() for piece in pieces)
+
+
+@given(st.lists(st.sampled_from([text for text, _ in CASES]), max_size=4), st.integers(1, 30))
+def test_how_the_text_was_cut_on_its_way_makes_no_difference(texts: list[str], step: int) -> None:
+    text = " ".join(texts)
+    assert split(text, step) == split(text, len(text) or 1)
+
+
+def test_a_hundred_kilobytes_at_once_are_no_trouble() -> None:
+    pieces = split("This is a sentence of some words. " * 3000, 102_000)
+    assert len(pieces) == 3000

@@ -1,0 +1,122 @@
+"""What a voice is given to read."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assistant.speech_text import CODE_MENTION, SpeechText, speakable
+
+MARKDOWN = [
+    ("**Paris** is *the* __capital__ of _France_.", "Paris is the capital of France."),
+    ("## History of Paris", "History of Paris."),
+    ("- apples\n* pears\n+ **plums**!", "apples. pears. plums!"),
+    ("> quoted", "quoted."),
+    ("- [x] done", "done."),
+    ("Above\n\n---\n\nBelow", "Above. Below"),
+    ("See [the page](https://example.com/a_b) and ![a cat](cat.png).", "See the page and a cat."),
+    ("Go to https://www.example.com/a/b?c=d. Now.", "Go to example.com. Now."),
+    ("<https://example.com>", "example.com"),
+    ("Use `ls` for my_file.", "Use ls for my file."),
+    ("A <b>bold</b> word<br/>", "A bold word"),
+    ("5 &lt; 6 &amp; more", "5 < 6 & more"),
+    ("| City | Size |\n|---|---|\n| Paris | big |", "City, Size. Paris, big."),
+    ("Say [[fəʊnɪmz]] now", "Say fəʊnɪmz now"),
+    ("Here:\n```python\nprint(1)\n```\nDone.", f"Here: {CODE_MENTION} Done."),
+    ("2 * 3 and 4*5", "2 times 3 and 4 times 5"),
+]
+SYMBOLS = [
+    ("😀 Hello 👋🏽 world 🇩🇪 ™", "Hello world"),
+    ("╔══╗ box ╚══╝ ▓▓", "box"),
+    ("a\x00b\x07c\u200bd\ufeffe", "abcde"),
+    ("non\u00a0breaking\u2009space", "non breaking space"),
+    ("lone \ud83d surrogate", "lone surrogate"),
+    ("What?!?! No!!!", "What? No!"),
+    ("Tokyo → Osaka", "Tokyo to Osaka"),
+    ("Wait… what", "Wait... what"),
+    ("It is late — very late – now.", "It is late, very late, now."),
+]
+NUMBERS = [
+    ("It costs $49.95.", "It costs 49 dollars and 95 cents."),
+    ("$1, $0.99, $1.00, -$5, US$7", "1 dollar, 99 cents, 1 dollar, minus 5 dollars, 7 dollars"),
+    ("$1,000.50 or $1.2 million or $5k", "1,000 dollars and 50 cents or 1.2 million dollars or 5 thousand dollars"),
+    ("€20, 20€, £3.50, ¥500", "20 euros, 20 euros, 3 pounds and 50 pence, 500 yen"),
+    ("$100/month", "100 dollars per month"),
+    ("At 8:00. At 8:05 PM. At 20:15.", "At 8 o'clock. At 8 oh 5 PM. At 20 15."),
+    ("At 8:05 p.m. we go. At 8 a.m. We go.", "At 8 oh 5 PM we go. At 8 AM. We go."),
+    ("0:00, 12:00, 20:00, 12:30:15", "midnight, 12 o'clock, 20 hundred hours, 12 30 and 15 seconds"),
+    ("Today is Sunday, November 29.", "Today is Sunday, November 29th."),
+    ("Nov. 3, 2021; 2026-11-29; 11/29/2026", "November 3rd, 20 21; November 29th, 20 26; November 29th, 20 26"),
+    ("May 4 and June 22nd", "May 4th and June 22nd"),
+    ("in 1980, in 2005, (1905), since 1900", "in 19 80, in 2005, (19 oh 5), since 19 hundred"),
+    ("1939-1945, the 1990s, the '80s", "19 39 to 19 45, the 19 nineties, the eighties"),
+    ("in 1500 meters, 1,980 people, 1980.5", "in 1500 meters, 1,980 people, 1980.5"),
+    ("50%, 3.14, 1,000, 22nd, -5", "50%, 3.14, 1,000, 22nd, -5"),
+    ("20°C, 72°F, 1 km, 10 km/h, 5 km²", "20 degrees Celsius, 72 degrees Fahrenheit, 1 kilometer, 10 kilometers per hour, 5 square kilometers"),  # noqa: E501
+    ("16 GB, 5 ft, 1 ft, 2.4GHz, 60 mph", "16 gigabytes, 5 feet, 1 foot, 2.4 gigahertz, 60 miles per hour"),
+    ("+1 555 123 4567 or (555) 123-4567", "plus 1, 5 5 5, 1 2 3, 4 5 6 7 or 5 5 5, 1 2 3, 4 5 6 7"),
+    ("call 555-1234", "call 5 5 5, 1 2 3 4"),
+    ("1/2, 2½, 7/8, 24/7", "one half, 2 and one half, 7 over 8, 24 7"),
+    ("3-5, 3–5, #5, No. 5, ~5, x^2", "3 to 5, 3 to 5, number 5, number 5, about 5, x squared"),
+    ("World War II, Henry VIII", "World War 2, Henry the 8th"),
+]  # fmt: skip
+ABBREVIATIONS = [
+    ("Dr. Smith, St. John, the U.S. Army", "Dr Smith, St John, the U S Army"),
+    ("In the U.S.", "In the U S."),
+    ("e.g. this, i.e. that, etc.", "for example, this, that is, that, et cetera."),
+    ("he/she and/or we vs. them", "he or she and or we versus them"),
+]
+
+
+@pytest.mark.parametrize(("shown", "said"), [*MARKDOWN, *SYMBOLS, *NUMBERS, *ABBREVIATIONS])
+def test_what_is_written_for_eyes_becomes_what_is_said(shown: str, said: str) -> None:
+    assert speakable(shown) == said
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["The capital of France is Paris.", "It's 5 in the morning; I'm 5.", "Well-known C++ and H2O.", "A 3.5% rise, no?"],
+)
+def test_plain_text_is_left_alone(text: str) -> None:
+    assert speakable(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "   ", "...", "---", "***", "😀👋", "\x00\x01", "|---|", "?!", "#", "``", "\ud83d"]
+)
+def test_nothing_to_say_is_empty(text: str) -> None:
+    assert speakable(text) == ""
+
+
+def test_a_block_of_code_is_mentioned_once_when_it_comes_in_pieces() -> None:
+    speech = SpeechText()
+    said = [speech.say(piece) for piece in ["Look:", "```python", "x = 1", "y = 2", "```", "Done."]]
+    assert said == ["Look:", CODE_MENTION, "", "", "", "Done."]
+
+
+def test_a_piece_that_goes_on_gets_no_full_stop() -> None:
+    assert speakable("The capital of France and") == "The capital of France and"
+
+
+@given(st.text(max_size=200) | st.text(alphabet="*_`#[]()|<>~-+.$€/:0123456789 aAeg\n\x00😀½–", max_size=120))
+def test_the_result_is_one_clean_line(text: str) -> None:
+    said = speakable(text)
+    assert said == said.strip()
+    assert not re.search(r"[\x00-\x1f\x7f\ud800-\udfff*`|\[\]\u2500-\u259f]", said)
+    assert "  " not in said
+    said.encode()
+
+
+@given(st.integers(0, 99_999), st.integers(0, 99))
+def test_no_cent_is_lost(dollars: int, cents: int) -> None:
+    said = speakable(f"It costs ${dollars:,}.{cents:02}.")
+    numbers = [int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", said)]
+    amount = dollars * 100 + cents
+    expected = [dollars, cents] if dollars and cents else [dollars or cents] if amount else [0]
+    assert numbers == expected
+    assert ("cent" in said) == (cents > 0)
+
+
+def test_a_hundred_kilobytes_take_no_time() -> None:
+    assert len(speakable("word *bold* $5 8:00 [x](y) " * 4000)) > 50_000
