@@ -140,7 +140,7 @@ def _zip_members(archive: Path, packed: zipfile.ZipFile, max_files: int) -> Iter
     if len(infos) > max_files:
         raise _refused(archive, f"it holds {len(infos):,} entries, more than the {max_files:,} allowed")
     for info in infos:
-        if info.is_dir():
+        if info.orig_filename.endswith("/"):
             continue
         _check_zip_info(archive, info)
 

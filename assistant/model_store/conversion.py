@@ -55,8 +55,7 @@ def run(command: Sequence[str], what: str, log: Path, update: Update) -> dict[st
             last = _follow(child.stdout, update)
             code = child.wait()
         finally:
-            child.kill()
-            child.wait()
+            _end(child)
             child.stdout.close()
     if isinstance(last.get("error"), dict):
         raise _reported(last["error"], what)
@@ -66,6 +65,16 @@ def run(command: Sequence[str], what: str, log: Path, update: Update) -> dict[st
         said = f": {tail[-1].strip()}" if tail else ""
         raise ModelError(f"the conversion of {what} ended early (exit code {code}){said}")
     return report
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Asks first, so that the converter can undo its work; nothing happens to one that has ended."""
+    child.terminate()
+    try:
+        child.wait(timeout=2)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
 
 
 def _follow(lines: IO[bytes], update: Update) -> dict[str, Any]:

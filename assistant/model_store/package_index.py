@@ -79,14 +79,15 @@ class PackageIndex:
 
 
 def _reason(log: str) -> str:
-    """What pip says last and loudest; its first ERROR line about a missing version is the longest and least useful."""
+    """What pip says last, and in plain words what that means when no index answered."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
-    refused = any(
-        "NewConnectionError" in line or "Failed to establish" in line or "Connection" in line for line in lines
-    )
     said = (errors or lines or ["pip said nothing"])[-1].rstrip(".")
-    return f"the package index cannot be reached ({said})" if refused else said
+    if "connection broken by" in log or "Failed to establish a new connection" in log:
+        return f"the package index cannot be reached ({said})"
+    if "(from versions: none)" in log:
+        return f"the package index cannot be reached, or does not have it ({said})"
+    return said
 
 
 def _size_of(folder: Path) -> int:
