@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -86,7 +86,7 @@ class Fetcher:
             raise UsageError(f"{name!r} is a model of the catalog; choose another name with --name")
         if not source.is_file():
             raise UsageError(f"{source}: there is no such file")
-        with self._lock(name), _disk_errors(name), workspace(self._store.models_dir) as temp:
+        with self._lock(name), workspace(self._store.models_dir) as temp:
             origin = Origin(file=source.name, bytes=source.stat().st_size, sha256=manifests.sha256_of(source))
             self._install(self._convert_gguf(name, "mnn", source, origin, temp), temp)
         return self._outcome(name, "converted")
@@ -107,16 +107,22 @@ class Fetcher:
         info = self._store.open(name)
         return Outcome(name=name, action=action, path=str(info.path), bytes=info.bytes)
 
-    def _lock(self, name: str) -> AbstractContextManager[None]:
+    @contextmanager
+    def _lock(self, name: str) -> Iterator[None]:
+        """Holds the model's lock; what the disk says against the work within becomes `FetchFailed`."""
         check_name(name)
         wait = f"{name}: another run is working on it; waiting"
-        return locked(self._store.models_dir, name, lambda: self._progress.note(wait))
+        try:
+            with locked(self._store.models_dir, name, lambda: self._progress.note(wait)):
+                yield
+        except OSError as error:
+            raise FetchFailed(f"Model {name!r} could not be put in place: {error}. Nothing was changed.") from None
 
     def _again(self, name: str) -> str:
         return f"Make it again with: {self._store.fix(name, manifests.read(self._store.path(name)))}"
 
     def _build_and_install(self, entry: Entry) -> None:
-        with _disk_errors(entry.name), workspace(self._store.models_dir) as temp:
+        with workspace(self._store.models_dir) as temp:
             self._install(self._build(entry, temp), temp)
 
     def _build(self, entry: Entry, temp: Path) -> Manifest:
@@ -169,7 +175,7 @@ class Fetcher:
         assert old is not None
         kept = {path: record for path, record in old.files.items() if not path.startswith(_VOICE_FOLDER + "/")}
         onnx = next(path for path in kept if path.endswith(".onnx"))
-        with _disk_errors(name), workspace(self._store.models_dir) as temp:
+        with workspace(self._store.models_dir) as temp:
             out = temp / "model" / _VOICE_FOLDER
             out.parent.mkdir()
             with self._progress.task(f"converting {onnx}", 0) as update:
@@ -214,14 +220,6 @@ def _manifest(entry: Entry, folder: Path) -> Manifest:
         files=manifests.records_of(folder),
         shape=entry.shape,
     )
-
-
-@contextmanager
-def _disk_errors(name: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise FetchFailed(f"Model {name!r} could not be put in place: {error}. Nothing was changed.") from None
 
 
 def _flush(folder: Path) -> None:

@@ -117,9 +117,7 @@ def write(folder: Path, manifest: Manifest) -> None:
 def problems(folder: Path, manifest: Manifest) -> Iterator[Problem]:
     """Full check: reads every byte of every file."""
     for name, record in manifest.files.items():
-        found = _wrong_size(folder, name, record)
-        if found is None and sha256_of(folder / name) != record.sha256:
-            found = Problem(file=name, message=f"{name} has the right size, but its content has changed")
+        found = _wrong_size(folder, name, record) or _wrong_content(folder, name, record)[0]
         if found is not None:
             yield found
 
@@ -132,16 +130,24 @@ def quick_check(folder: Path, manifest: Manifest) -> tuple[Problem | None, Manif
     newer: dict[str, FileRecord] = {}
     for name, record in manifest.files.items():
         found = _wrong_size(folder, name, record)
+        if found is None and (folder / name).stat().st_mtime_ns != record.mtime_ns:
+            found, newer[name] = _wrong_content(folder, name, record)
         if found is not None:
             return found, manifest
-        if (folder / name).stat().st_mtime_ns != record.mtime_ns:
-            now = record_of(folder / name)
-            if now.sha256 != record.sha256:
-                return Problem(file=name, message=f"{name} has the right size, but its content has changed"), manifest
-            newer[name] = now
     if newer:
         manifest = msgspec.structs.replace(manifest, files={**manifest.files, **newer})
     return None, manifest
+
+
+def _wrong_content(folder: Path, name: str, record: FileRecord) -> tuple[Problem | None, FileRecord]:
+    """The problem, if any, and the record as it is now."""
+    try:
+        now = record_of(folder / name)
+    except OSError as error:
+        return Problem(file=name, message=f"{name} cannot be read: {error.strerror}"), record
+    if now.sha256 != record.sha256:
+        return Problem(file=name, message=f"{name} has the right size, but its content has changed"), now
+    return None, now
 
 
 def _wrong_size(folder: Path, name: str, record: FileRecord) -> Problem | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from assistant.errors import ModelError
 from assistant.model_store.catalog import ArchiveSource, Entry
 from assistant.model_store.downloads import Downloads
 from assistant.model_store.store import ModelStore
@@ -20,9 +21,12 @@ def remove(store: ModelStore, cache_dir: Path, name: str, downloads: bool = Fals
         return _remove_downloads(Downloads(cache_dir), entry)
     if not folder.is_dir() or (entry is None and name not in store.installed()):
         raise store.absent(name)
-    with locked(store.models_dir, name), workspace(store.models_dir) as temp:
-        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        folder.rename(temp / "old")
+    try:
+        with locked(store.models_dir, name), workspace(store.models_dir) as temp:
+            size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+            folder.rename(temp / "old")
+    except OSError as error:
+        raise ModelError(f"Model {name!r} could not be removed: {error}") from None
     if downloads and entry is not None:
         _remove_downloads(Downloads(cache_dir), entry)
     return size
