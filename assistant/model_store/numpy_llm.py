@@ -48,7 +48,7 @@ class NumpyLlm:
     @property
     def position(self) -> int:
         """Tokens in the key-value cache."""
-        return self._keys[0].shape[0]
+        return len(self._keys[0])
 
     def reset(self) -> None:
         """Forgets the conversation."""
