@@ -72,7 +72,7 @@ class Llm(_Section, frozen=True, kw_only=True):
     prefill_chunk: int = 128
     threads: int = 0
     """0 = physical cores."""
-    system_prompt: str = ""
+    system_prompt: str = "You are a voice assistant. Answer in one short sentence."
     """Empty = what the model's own chat template says."""
     max_new_tokens: int = 96
     temperature: float = 0.0

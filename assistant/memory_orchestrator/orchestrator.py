@@ -12,54 +12,19 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
 
 from assistant.errors import BusyNow
 from assistant.memory_orchestrator import budget as budgets
-from assistant.memory_orchestrator.ledger import LedgerView, LedgerWriter, Row, RowState
-from assistant.memory_orchestrator.policy import Admit, Evict, Held, Need, Refuse, Snapshot, plan
+from assistant.memory_orchestrator.entry import Entry, Loadable
+from assistant.memory_orchestrator.ledger import LedgerView, LedgerWriter, RowState
+from assistant.memory_orchestrator.policy import Admit, Evict, Held, Refuse, Snapshot, plan
 from assistant.memory_orchestrator.probe import Probe, Sample, Usage
 
 log = logging.getLogger(__name__)
 
 SAMPLE_S = 0.05
 """Between two readings of all processes; spikes in between are seen through the kernel's high-water mark."""
-
-
-class Loadable(Protocol):
-    """What can be given memory: a stage with its worker process."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def engine(self) -> str: ...
-    @property
-    def model(self) -> str: ...
-    @property
-    def pid(self) -> int:
-        """0 when it holds nothing."""
-
-    def need(self) -> Need:
-        """The estimate of its peak, corrected by what was measured before."""
-
-    def settle(self, peak: Usage) -> None:
-        """Is told the measured peak of the time that it was loaded."""
-
-    async def load(self) -> None: ...
-    async def unload(self) -> None:
-        """Returns when the process is reaped; never raises."""
-
-
-@dataclass(slots=True)
-class _Entry:
-    thing: Loadable
-    need: Need
-    state: RowState = RowState.RESERVED
-    users: int = 0
-    last_used_ns: int = 0
-    sample: Sample = field(default_factory=Sample)
-    peak: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +56,7 @@ class MemoryOrchestrator:
         self._probe = probe or Probe()
         self._emit = emit
         self._clock_ns = clock_ns
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, Entry] = {}
         self._planning = asyncio.Lock()
         self._changed = asyncio.Condition()
         self._base: dict[int, Sample] = {}
@@ -133,7 +98,7 @@ class MemoryOrchestrator:
             async with self._changed:
                 self._changed.notify_all()
 
-    async def _acquire(self, thing: Loadable, deadline_s: float) -> _Entry:
+    async def _acquire(self, thing: Loadable, deadline_s: float) -> Entry:
         give_up = time.monotonic() + deadline_s
         while True:
             try:
@@ -151,7 +116,7 @@ class MemoryOrchestrator:
             await self._wait_for_change(0.1)
         return entry
 
-    async def _admit(self, thing: Loadable) -> _Entry:
+    async def _admit(self, thing: Loadable) -> Entry:
         """Under the planning lock: reuse, or reserve after evicting what must go."""
         held = self._entries.get(thing.name)
         if held is not None and held.thing is thing and (thing.pid or held.state is not RowState.IDLE):
@@ -173,13 +138,13 @@ class MemoryOrchestrator:
                         await self._unload(self._entries[name])
                 case Admit():
                     break
-        entry = _Entry(thing=thing, need=need, users=1, last_used_ns=self._clock_ns())
+        entry = Entry(thing=thing, need=need, users=1, last_used_ns=self._clock_ns())
         self._entries[thing.name] = entry
         self._emit("memory-admit", {"stage": need.stage, "bytes": need.total})
         self._write()
         return entry
 
-    async def _load(self, entry: _Entry) -> None:
+    async def _load(self, entry: Entry) -> None:
         entry.state = RowState.LOADING
         try:
             await entry.thing.load()
@@ -198,13 +163,13 @@ class MemoryOrchestrator:
             if entry is not None and entry.users == 0:
                 await self._unload(entry)
 
-    async def _unload(self, entry: _Entry) -> None:
+    async def _unload(self, entry: Entry) -> None:
         entry.state = RowState.LEAVING
         self._measure(entry)
         await entry.thing.unload()
         self._forget(entry)
 
-    def _forget(self, entry: _Entry) -> None:
+    def _forget(self, entry: Entry) -> None:
         """The process is reaped, so the kernel has its memory back: the ledger may say so."""
         if self._entries.pop(entry.thing.name, None) is not None:
             entry.thing.settle(entry.peak)
@@ -250,7 +215,7 @@ class MemoryOrchestrator:
         self._measure(entry)
         return entry.peak
 
-    def _measure(self, entry: _Entry) -> None:
+    def _measure(self, entry: Entry) -> None:
         if entry.thing.pid:
             sample = self._probe.sample(entry.thing.pid)
             if sample.now.total:
@@ -291,21 +256,6 @@ class MemoryOrchestrator:
                 peak_anon=self.peaks.anon,
                 peak_total=self.peaks.total,
                 updated_ns=self._clock_ns(),
-                rows=tuple(_row(entry) for entry in self._entries.values()),
+                rows=tuple(entry.row() for entry in self._entries.values()),
             )
         )
-
-
-def _row(entry: _Entry) -> Row:
-    return Row(
-        stage=entry.thing.name,
-        engine=entry.thing.engine,
-        model=entry.thing.model,
-        pid=entry.thing.pid,
-        state=entry.state,
-        reserved=entry.need.total,
-        anon=entry.sample.now.anon,
-        file=entry.sample.now.file,
-        kv=entry.need.kv,
-        last_used_ns=entry.last_used_ns,
-    )

@@ -131,6 +131,10 @@ class Supervisor:
         if worker is not None:
             await worker.stop()
 
+    def reset_figures(self) -> None:
+        """A query that finds the stage loaded has not paid for its load."""
+        self.load_ms = self.run_ms = 0.0
+
     # --- work -------------------------------------------------------------------------------------------------------
     async def _start(self, *, doubt_cache: bool) -> None:
         worker = Worker(self.spec.stage, self._server)

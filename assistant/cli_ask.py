@@ -1,0 +1,166 @@
+"""The verb `ask`: one question in, one answer out. Starts a pipeline of its own.
+
+The reply goes to stdout and nothing else does (with `--json`, the report instead); everything about it to stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from assistant import cli_output
+from assistant.errors import Cancelled, DeviceError, UsageError
+
+if TYPE_CHECKING:
+    from assistant.audio.devices import Speaker
+    from assistant.audio.formats import WavWriter
+    from assistant.config import Config
+    from assistant.messages import QueryReport
+    from assistant.query import Answer
+
+
+def ask(
+    text: Annotated[str | None, typer.Argument(help="The question, typed.", show_default=False)] = None,
+    wav: Annotated[
+        str | None, typer.Option("--wav", metavar="FILE", help="The question, spoken: any sound file; - for stdin.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE.wav", help="Speak the answer into this file.")
+    ] = None,
+    no_speech: Annotated[bool, typer.Option("--no-speech", help="Do not speak the answer.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as JSON.")] = False,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable.")
+    ] = None,
+    standalone: Annotated[
+        bool, typer.Option("--standalone", help="Start a pipeline of its own even when a daemon runs.")
+    ] = False,
+) -> None:
+    """Answers one question: recognised, understood, answered and spoken on this machine."""
+    from assistant.machine import process_age_s
+
+    started = time.monotonic() - process_age_s()
+    del standalone  # there is no daemon to ask yet, so each query has a pipeline of its own
+    with cli_output.reported(as_json):
+        if (text is None) == (wav is None):
+            raise UsageError("give a question as TEXT or with --wav FILE, and not both")
+        if out is not None and no_speech:
+            raise UsageError("--out and --no-speech exclude each other")
+        answer = asyncio.run(_ask(text, wav, out, not no_speech, sets or [], started, as_json))
+        if as_json:
+            cli_output.emit(msgspec.to_builtins(answer.report))
+        else:
+            _show(answer.report)
+        if answer.error is not None:
+            if as_json:
+                sys.exit(int(answer.error.exit_code))
+            raise answer.error
+
+
+async def _ask(
+    text: str | None, wav: str | None, out: Path | None, speak: bool, sets: list[str], started: float, as_json: bool
+) -> Answer:
+    from assistant import config as settings
+    from assistant.daemon import Assistant
+    from assistant.query import Answer, Query
+
+    config = settings.load(sets)
+    logging.basicConfig(level=config.log.level.upper(), format="%(levelname)s %(name)s: %(message)s")
+    _end_on_signals()
+    last: list[QueryReport] = []
+
+    def follow(name: str, data: dict[str, Any]) -> None:
+        if name == "run-end":
+            last.append(data["report"])
+        elif name == "stt-end" and not as_json:
+            cli_output.say(f"heard    {data['text']}")
+
+    try:
+        async with Assistant(config, emit=follow) as assistant:
+            with _sink(config, out, speak) as sink:
+                query = Query(
+                    text=text,
+                    pcm=(lambda: _read(wav)) if wav is not None else None,
+                    sink=sink,
+                    sink_path=str(out) if out is not None else None,
+                    started=started,
+                )
+                answer = await assistant.answer(query)
+                if sink is not None:
+                    await asyncio.to_thread(sink.close)
+        return answer
+    except asyncio.CancelledError:
+        if not last:
+            raise
+        return Answer(last[0], Cancelled("interrupted"))
+
+
+def _end_on_signals() -> None:
+    """SIGTERM and SIGHUP end a query as Ctrl-C does: everything it started is stopped and removed."""
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+
+
+def _read(wav: str) -> bytes:
+    from assistant.audio.formats import read_audio
+
+    return read_audio(sys.stdin.buffer if wav == "-" else Path(wav)).pcm
+
+
+@contextlib.contextmanager
+def _sink(config: Config, out: Path | None, speak: bool) -> Iterator[WavWriter | Speaker | None]:
+    """Where the answer is spoken: the file, else the speaker, else nowhere, which is said."""
+    from assistant.audio.devices import Speaker, output_device
+    from assistant.audio.formats import WavWriter
+
+    if not speak or (out is None and not config.audio.enabled):
+        yield None
+    elif out is not None:
+        with WavWriter(out) as writer:
+            yield writer
+    else:
+        try:
+            speaker = Speaker(output_device(config.audio.output))
+        except DeviceError as error:
+            cli_output.say(f"not spoken: {error.message}")
+            yield None
+            return
+        with speaker:
+            yield speaker
+
+
+def _show(report: QueryReport) -> None:
+    """The reply on stdout, what it cost on stderr."""
+    if report.reply:
+        print(report.reply, flush=True)
+    say = cli_output.say
+    if report.audio is not None:
+        where = report.audio.path or "the speaker"
+        say(f"spoken   {report.audio.seconds:.1f} s to {where}")
+    if report.stages:
+        say(f"\n{'stage':<8}{'engine':<11}{'model':<24}{'load ms':>9}{'run ms':>9}{'anon MiB':>10}{'file MiB':>10}")
+    for one in report.stages:
+        say(
+            f"{one.name:<8}{one.engine:<11}{one.model:<24}{one.load_ms:>9.0f}{one.run_ms:>9.0f}"
+            f"{one.anon_mib:>10.0f}{one.file_mib:>10.0f}"
+        )
+    times, memory = report.timings_ms, report.memory
+    if times.speech_end_to_first_audio:
+        first, last = times.speech_end_to_first_audio / 1000, times.total / 1000
+        say(f"\nfirst audio after {first:.2f} s, all of it after {last:.2f} s")
+    say(
+        f"peak {memory.peak_mib:.0f} MiB of all processes together ({memory.peak_anon_mib:.0f} anonymous);"
+        f" budget {memory.budget_mib:.0f} MiB, margin {memory.margin_mib:.0f} MiB, {memory.mode}"
+    )
