@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+
 
 def main() -> None:
-    from assistant.cli import app
+    try:
+        from assistant.cli import app
 
-    app()
+        app()
+    except KeyboardInterrupt:  # between the verbs' own handling: while modules load, and on the way out
+        sys.exit(130)
 
 
 if __name__ == "__main__":

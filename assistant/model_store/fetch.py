@@ -24,7 +24,7 @@ from assistant.model_store.manifest import Manifest, Origin
 from assistant.model_store.progress import Progress, Silent
 from assistant.model_store.sources import Sources
 from assistant.model_store.store import ModelStore, State
-from assistant.model_store.workspace import link_or_copy, locked, need_space, workspace
+from assistant.model_store.workspace import link_or_copy, locked, need_space, sweep, workspace
 
 Action = Literal["none", "fetched", "repaired", "updated", "converted"]
 _VOICE_FOLDER = "mnn"
@@ -53,12 +53,18 @@ class Fetcher:
         self._progress = progress or Silent()
         self._free = free
 
+    def sweep(self) -> None:
+        """Removes what runs that were killed have left; the living are not touched."""
+        sweep(self._store.models_dir)
+        self._sources.sweep()
+
     def fetch(self, name: str) -> Outcome:
         """Does what is needed, which may be nothing.
 
         Raises `ModelUnknown`, `FetchFailed`, `ModelError`; `ModelDamaged` for a damaged model that the catalog does
         not know, since only the user has its source.
         """
+        self.sweep()
         status = self._store.status(name)
         if status.state is State.READY:
             return self._outcome(name, "none")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -106,7 +107,7 @@ def read(folder: Path) -> Manifest | None:
 def write(folder: Path, manifest: Manifest) -> None:
     """Replaces the manifest in one step, so that a reader sees the old one or the new one."""
     data = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
-    temp = folder / f".{FILE_NAME}.{os.getpid()}"
+    temp = folder / f".{FILE_NAME}.{os.getpid()}-{threading.get_ident()}"
     try:
         temp.write_bytes(data)
         temp.replace(folder / FILE_NAME)

@@ -16,7 +16,7 @@ from assistant.model_store.downloads import Downloads
 from assistant.model_store.https import Https
 from assistant.model_store.package_index import PackageIndex
 from assistant.model_store.progress import Progress
-from assistant.model_store.workspace import need_space, workspace
+from assistant.model_store.workspace import need_space, sweep, workspace
 
 FreeSpace = Callable[[Path], int]
 
@@ -36,6 +36,10 @@ class Sources:
         self._index = index or PackageIndex()
         self._https = https or Https()
         self._free = free
+
+    def sweep(self) -> None:
+        """Removes the temporary folders of dead runs from the download cache."""
+        sweep(self._downloads.root)
 
     def files(self, entry: Entry, installed: Path) -> dict[str, Path]:
         """Verified files in the cache by their path in the model. `installed` may still hold some of them.

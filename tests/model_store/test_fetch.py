@@ -242,6 +242,32 @@ def _command_lines() -> str:
     return re.sub("\0", " ", "\n".join(lines))
 
 
+def test_what_a_killed_run_left_goes_with_the_next_fetch(here: World) -> None:
+    here.fetcher().fetch("tokens")
+    for folder in (here.models / ".tmp-dead", here.cache / "downloads/.tmp-dead"):
+        folder.mkdir()
+        (folder / "half").write_bytes(b"x")
+    here.fetcher().fetch("tokens")
+    assert here.leftovers() == []
+
+
+@pytest.mark.root
+def test_a_disk_that_fills_up_is_an_error_and_leaves_nothing(here: World) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a small disk")
+    for folder in (here.models, here.cache):
+        folder.mkdir(exist_ok=True)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", folder], check=False).returncode:
+            pytest.skip("this machine lets nobody mount a small disk")
+        try:
+            with pytest.raises(FetchFailed, match="No space left"):
+                here.fetcher(free=lambda path: 1 << 40).fetch("voice")
+            assert here.store().installed() == []
+            assert here.leftovers() == []
+        finally:
+            subprocess.run(["umount", folder], check=True)
+
+
 def test_removing_frees_the_disk_and_downloads_only_when_asked(here: World) -> None:
     here.fetcher().fetch("voice")
     size = here.store().open("voice").bytes
