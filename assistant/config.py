@@ -11,7 +11,7 @@ import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -166,8 +166,16 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return out
 
 
-_DEFAULTS = flatten(msgspec.to_builtins(Config()))
-_FROM_ENV = {ENV_PREFIX + key.upper().replace(".", "_"): key for key in _DEFAULTS}
+def _types(section: type[_Section], prefix: str = "") -> dict[str, Any]:
+    """`{"memory.budget_mib": float}`: the declared type of every key."""
+    out: dict[str, Any] = {}
+    for key, kind in get_type_hints(section).items():
+        out |= _types(kind, f"{prefix}{key}.") if hasattr(kind, "__struct_fields__") else {prefix + key: kind}
+    return out
+
+
+_TYPES = _types(Config)
+_FROM_ENV = {ENV_PREFIX + key.upper().replace(".", "_"): key for key in _TYPES}
 
 
 def _unknown(key: str, where: str, known: Iterable[str]) -> ConfigError:
@@ -177,15 +185,15 @@ def _unknown(key: str, where: str, known: Iterable[str]) -> ConfigError:
 
 def _parse(key: str, text: str, where: str) -> Any:
     """A value given as text, read as the type that the key has."""
-    default = _DEFAULTS[key]
+    kind = _TYPES[key]
     try:
-        if isinstance(default, bool):
+        if kind is bool:
             return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[text.lower()]
-        if isinstance(default, list | tuple):
+        if kind not in (int, float, str):
             return [part.strip() for part in text.split(",") if part.strip()]
-        return msgspec.convert(text, type(default), strict=False)
+        return msgspec.convert(text, kind, strict=False)
     except (KeyError, msgspec.ValidationError):
-        raise ConfigError(f"{where}: {key} must be {type(default).__name__}, not {text!r}") from None
+        raise ConfigError(f"{where}: {key} must be {kind.__name__}, not {text!r}") from None
 
 
 def _from_file(path: Path) -> dict[str, Any]:
@@ -196,8 +204,8 @@ def _from_file(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from None
     for key in flat:
-        if key not in _DEFAULTS:
-            raise _unknown(key, str(path), _DEFAULTS)
+        if key not in _TYPES:
+            raise _unknown(key, str(path), _TYPES)
     return flat
 
 
@@ -219,8 +227,8 @@ def _from_sets(sets: Iterable[str]) -> dict[str, Any]:
         key = key.strip()
         if not equals:
             raise ConfigError(f"--set {item}: write key=value")
-        if key not in _DEFAULTS:
-            raise _unknown(key, "--set", _DEFAULTS)
+        if key not in _TYPES:
+            raise _unknown(key, "--set", _TYPES)
         out[key] = _parse(key, text.strip(), "--set")
     return out
 

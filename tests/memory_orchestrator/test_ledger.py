@@ -22,7 +22,8 @@ MIB = 1 << 20
 def view(number: int) -> LedgerView:
     """A view whose every figure is `number`, so that a torn read shows."""
     row = Row("llm", "mnn", f"m{number}", number % 4_000_000, RowState.IN_USE, *([number] * 6))
-    return LedgerView(os.getpid(), *([number] * 7), rows=(row, row))
+    n = number
+    return LedgerView(os.getpid(), n, n, n, n, n, n, n, rows=(row, row))
 
 
 def whole(seen: LedgerView) -> bool:

@@ -152,7 +152,7 @@ def test_what_an_engine_prints_neither_blocks_it_nor_disturbs_the_channel() -> N
 def test_a_worker_that_ignores_sigterm_is_killed_and_reaped() -> None:
     async def test() -> None:
         async with worker("ignore-sigterm") as one:
-            task = asyncio.create_task(anext(one.run(REQUEST, 30)))
+            task = asyncio.ensure_future(anext(one.run(REQUEST, 30)))
             await asyncio.sleep(0.1)
             assert await one.stop() is Rung.SIGKILL
             with pytest.raises(StageDied):
@@ -203,7 +203,7 @@ def test_the_kernel_prefers_workers_over_the_daemon() -> None:
 def test_a_killed_fork_server_fails_what_waits_at_once() -> None:
     async def test() -> None:
         async with worker("hang-on-run") as one:
-            task = asyncio.create_task(anext(one.run(REQUEST, 30)))
+            task = asyncio.ensure_future(anext(one.run(REQUEST, 30)))
             await asyncio.sleep(0.1)
             os.kill(one._server.pid, 9)
             with pytest.raises(StageDied):

@@ -1,0 +1,116 @@
+"""The kernel's figures: real processes, and cgroup trees as files."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+import pytest
+
+from assistant.memory_orchestrator.budget import decide
+from assistant.memory_orchestrator.estimate import estimate, kv_bytes
+from assistant.memory_orchestrator.probe import MIB, Machine, Probe, Usage
+
+
+def test_memory_of_a_real_process_is_seen_by_kind(tmp_path: Path) -> None:
+    probe = Probe()
+    before = probe.usage(os.getpid())
+    block = mmap.mmap(-1, 40 * MIB)
+    block.write(b"x" * (40 * MIB))
+    grown = probe.usage(os.getpid())
+    assert 38 * MIB < grown.anon - before.anon < 60 * MIB
+    (tmp_path / "weights").write_bytes(b"w" * (20 * MIB))
+    with (tmp_path / "weights").open("rb") as file:
+        weights = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    assert weights[:: mmap.PAGESIZE]
+    mapped = probe.usage(os.getpid())
+    assert 18 * MIB < mapped.file - grown.file < 24 * MIB
+    weights.close()
+    block.close()
+
+
+def test_a_spike_between_two_readings_is_not_missed() -> None:
+    probe = Probe()
+    before = probe.sample(os.getpid())
+    block = mmap.mmap(-1, 64 * MIB)
+    block.write(b"x" * (64 * MIB))
+    block.close()
+    after = probe.sample(os.getpid())
+    assert after.now.anon < before.now.anon + 40 * MIB
+    high = before.rss_peak - before.rss  # an earlier test may have been higher still
+    assert after.peak_since(before).anon > before.now.anon + 50 * MIB or high > 64 * MIB
+
+
+def test_a_process_that_has_gone_holds_nothing() -> None:
+    assert Probe().usage(2**22 + 1) == Usage()
+
+
+def tree(root: Path, cgroup: str, files: dict[str, str]) -> Probe:
+    for name, text in {
+        "proc/self/cgroup": cgroup,
+        "proc/meminfo": "MemTotal: 2048000 kB\nMemFree: 100 kB\nMemAvailable: 1024000 kB\n",
+        **files,
+    }.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Probe(root)
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "files", "limit"),
+    [
+        ("0::/\n", {}, None),
+        ("0::/a/b\n", {"sys/fs/cgroup/a/b/memory.max": "max\n"}, None),
+        ("0::/a/b\n", {"sys/fs/cgroup/a/b/memory.max": "1000\n", "sys/fs/cgroup/a/memory.max": "500\n"}, 500),
+        ("4:memory:/x\n", {"sys/fs/cgroup/memory/x/memory.limit_in_bytes": "700\n"}, 700),
+        ("4:cpu,memory:/x\n", {"sys/fs/cgroup/memory/x/memory.limit_in_bytes": "9223372036854771712\n"}, None),
+        ("garbage\n", {}, None),
+    ],
+)
+def test_the_tightest_cgroup_limit_on_the_way_up_counts(
+    tmp_path: Path, cgroup: str, files: dict[str, str], limit: int | None
+) -> None:
+    machine = tree(tmp_path, cgroup, files).machine()
+    assert machine.cgroup_limit == limit
+    assert (machine.total, machine.available) == (2048000 * 1024, 1024000 * 1024)
+
+
+MACHINE = Machine(total=2000 * MIB, available=1500 * MIB, cgroup_limit=None)
+
+
+@pytest.mark.parametrize(
+    ("machine", "ours", "configured", "total", "source"),
+    [
+        (MACHINE, 0, 0, 1500, "machine"),
+        # what we hold ourselves is not held by others
+        (MACHINE, 200, 0, 1700, "machine"),
+        (MACHINE, 0, 900, 900, "configured"),
+        (MACHINE, 0, 5000, 1500, "machine"),
+        (Machine(2000 * MIB, 1500 * MIB, 800 * MIB), 0, 900, 800, "cgroup"),
+    ],
+)
+def test_the_budget_is_the_smallest_of_three(
+    machine: Machine, ours: int, configured: int, total: int, source: str
+) -> None:
+    budget = decide(machine, ours * MIB, configured_mib=configured, margin_mib=300)
+    assert (budget.total // MIB, budget.source) == (total, source)
+    assert budget.usable == budget.total - 300 * MIB
+
+
+def test_a_margin_larger_than_the_budget_leaves_nothing_rather_than_less() -> None:
+    assert decide(MACHINE, 0, configured_mib=100, margin_mib=300).usable == 0
+
+
+def test_the_key_value_formula_against_known_figures() -> None:
+    # Qwen1.5-1.8B, fp32, 512 tokens: 24 layers x 2 x 2048 x 4 B = 384 KiB a token
+    assert kv_bytes({"layers": 24, "kv_heads": 16, "head_dim": 128}, 512, 1) == 384 * 1024 * 512
+    assert kv_bytes({"layers": 30, "kv_heads": 3, "head_dim": 64}, 1024, 2) == 2 * 30 * 3 * 64 * 4 * 1024 * 2
+
+
+def test_a_measured_peak_replaces_the_guess() -> None:
+    guess = estimate("llm", "mnn", 100 * MIB)
+    known = estimate("llm", "mnn", 100 * MIB, measured=Usage(anon=40 * MIB, file=140 * MIB))
+    assert guess.total > known.total
+    assert 180 * MIB <= known.total <= 198 * MIB

@@ -1,0 +1,72 @@
+"""Settings: precedence, types, and refusals that name the key and its nearest neighbour."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assistant import config
+from assistant.errors import ConfigError, ExitCode
+
+
+def load(*sets: str, toml: str = "", environ: dict[str, str] | None = None, tmp: Path | None = None) -> config.Config:
+    files = []
+    if tmp is not None:
+        (tmp / "config.toml").write_text(toml)
+        files.append(tmp / "config.toml")
+    return config.load(sets, files=files, environ=environ or {})
+
+
+def test_defaults_are_the_documented_ones() -> None:
+    settings = load()
+    assert settings.memory.margin_mib == 300
+    assert settings.stages.llm.model == "smollm2-135m-instruct"
+    assert settings.stages.asr.engine == "whisper"
+
+
+def test_later_layers_win(tmp_path: Path) -> None:
+    toml = "[stages.llm]\nthreads = 1\ncontext_tokens = 512\n[memory]\nbudget_mib = 700\n"
+    environ = {"ASSISTANT_STAGES_LLM_THREADS": "2", "ASSISTANT_MEMORY_BUDGET_MIB": "800", "HOME": "/x"}
+    settings = load("memory.budget_mib=900.5", toml=toml, environ=environ, tmp=tmp_path)
+    assert (settings.stages.llm.context_tokens, settings.stages.llm.threads) == (512, 2)
+    assert settings.memory.budget_mib == 900.5
+
+
+def test_text_values_become_the_type_of_their_key() -> None:
+    settings = load("audio.enabled=no", "wake.words=alexa, okay_nabu", "stages.asr.model= x ")
+    assert settings.audio.enabled is False
+    assert settings.wake.words == ("alexa", "okay_nabu")
+    assert settings.stages.asr.model == "x"
+
+
+@pytest.mark.parametrize(
+    ("sets", "environ", "toml", "words"),
+    [
+        (["stages.llm.thread=2"], {}, "", "stages.llm.threads"),
+        (["stages.llm.threads=two"], {}, "", "int"),
+        (["stages.llm.threads"], {}, "", "key=value"),
+        (["stages.llm.threads=-1"], {}, "", "least"),
+        (["memory.margin_mib=nan"], {}, "", "least"),
+        (["stages.llm.top_p=1.5"], {}, "", "most"),
+        (["log.level=loud"], {}, "", "debug"),
+        (["audio.enabled=perhaps"], {}, "", "bool"),
+        ([], {"ASSISTANT_MEMORY_BUDGET": "1"}, "", "ASSISTANT_MEMORY_BUDGET_MIB"),
+        ([], {}, "[memory]\nbudget_mb = 3\n", "memory.budget_mib"),
+        ([], {}, "[memory\n", "config.toml"),
+        ([], {}, "memory = 3\n", "memory"),
+        ([], {}, "[stages.llm]\nthreads = 'two'\n", "int"),
+    ],
+)
+def test_bad_settings_are_usage_errors_that_say_what_to_write(
+    sets: list[str], environ: dict[str, str], toml: str, words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        load(*sets, environ=environ, toml=toml, tmp=tmp_path)
+    assert caught.value.exit_code is ExitCode.USAGE
+
+
+def test_an_unreadable_file_is_a_config_error(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").mkdir()
+    with pytest.raises(ConfigError, match=r"config\.toml"):
+        config.load(files=[tmp_path / "config.toml"], environ={})
