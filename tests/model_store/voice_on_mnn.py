@@ -1,0 +1,88 @@
+"""Speaks sentences at noise 0 with onnxruntime and with a converted voice on MNN; prints how well they agree.
+
+Run as a process of its own: `voice_on_mnn.py ONNX CONVERTED_FOLDER`. A JSON list on the last line of stdout.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+from piper import PiperConfig, PiperVoice
+
+TEXTS = (
+    "The capital of France is Paris.",
+    "Hello world, how are you?",
+    "Today is Sunday, November 29th.",
+    "The capital of France is Paris, which lies on the river Seine.",
+)
+WINDOW, CONTEXT = 64, 10
+Floats = NDArray[np.float32]
+
+
+def load(path: Path, inputs: list[str], outputs: list[str]) -> Any:
+    import MNN
+
+    return MNN.nn.load_module_from_file(str(path), inputs, outputs)
+
+
+def forward(module: Any, *arrays: NDArray[Any]) -> Floats:
+    import MNN
+
+    variables = []
+    for array in arrays:
+        kind = MNN.expr.int if array.dtype == np.int32 else MNN.expr.float
+        variable = MNN.expr.placeholder(list(array.shape), MNN.expr.NCHW, kind)
+        variable.write(np.ascontiguousarray(array))
+        variables.append(variable)
+    (out,) = module.forward(variables)
+    shape = list(out.shape)
+    return np.array(MNN.expr.convert(out, MNN.expr.NCHW).read(), np.float32).reshape(shape)
+
+
+def main(onnx: Path, folder: Path) -> None:
+    config = PiperConfig.from_dict(json.loads(Path(f"{onnx}.json").read_text()))
+    session = onnxruntime.InferenceSession(str(onnx), providers=["CPUExecutionProvider"])
+    voice = PiperVoice(session=session, config=config)
+    mine = json.loads((folder / "voice.json").read_text())["mnn"]
+    encoder = load(folder / "encoder.mnn", mine["encoder_inputs"], [mine["latent"]])
+    decoder = load(folder / "decoder.mnn", [mine["latent"]], ["output"])
+    results = []
+    for text in TEXTS:
+        (phonemes,) = voice.phonemize(text)
+        ids = np.array([voice.phonemes_to_ids(phonemes)])
+        length, scales = np.array([ids.shape[1]]), np.array([0.0, 1.0, 0.0], np.float32)
+        reference = session.run(None, {"input": ids, "input_lengths": length, "scales": scales})[0].reshape(-1)
+        latent = forward(encoder, ids.astype(np.int32), length.astype(np.int32), scales)
+        whole = forward(decoder, latent).reshape(-1)
+        results.append(compare(reference, whole, in_windows(decoder, latent, mine["samples_per_frame"])))
+    sys.stdout.write("\n" + json.dumps(results) + "\n")
+    sys.stdout.flush()
+
+
+def in_windows(decoder: Any, latent: Floats, per_frame: int) -> Floats:
+    parts = []
+    for begin in range(0, latent.shape[2], WINDOW):
+        end = min(begin + WINDOW, latent.shape[2])
+        left = max(0, begin - CONTEXT)
+        samples = forward(decoder, latent[:, :, left : end + CONTEXT]).reshape(-1)
+        parts.append(samples[(begin - left) * per_frame : (end - left) * per_frame])
+    return np.concatenate(parts)
+
+
+def compare(reference: Floats, whole: Floats, windowed: Floats) -> dict[str, float]:
+    size = min(reference.size, whole.size)
+    return {
+        "reference_samples": reference.size,
+        "samples": whole.size,
+        "whole": float(np.corrcoef(reference[:size], whole[:size])[0, 1]),
+        "windowed": float(np.corrcoef(reference[:size], windowed[:size])[0, 1]),
+        "window_error": float(np.abs(whole - windowed).max()),
+    }
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
