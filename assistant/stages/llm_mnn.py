@@ -6,15 +6,14 @@ chunks. The key-value cache is emptied at the start of each request. Only a work
 
 from __future__ import annotations
 
-import codecs
 import logging
 import time
 from collections.abc import Iterator
 from typing import Any
 
+import MNN.llm as mnn_llm  # not `from MNN import llm`: that is the C module of the same name
 import msgspec
 import numpy as np
-import MNN.llm as mnn_llm  # not `from MNN import llm`: that is the C module of the same name
 from numpy.typing import NDArray
 
 from assistant.errors import BadText, ConfigError, EngineFailed, ModelDamaged
@@ -24,6 +23,7 @@ from assistant.model_store.vocabulary import Vocabulary
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.mnn_cache import MnnCache
 from assistant.stages.sampling import Sampler
+from assistant.stages.token_text import TokenText
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ class MnnLlm:
     ) -> Iterator[Progress | LlmDelta | LlmDone]:
         prefilled = time.monotonic()
         sampler = Sampler(request.sampling)
-        text = _Text(self._vocabulary, request.stop)
+        text = TokenText(self._vocabulary, request.stop)
         answer: list[int] = []
         reason = "length"
         while len(answer) < limit:
@@ -203,41 +203,3 @@ class MnnLlm:
     def close(self) -> None:
         self._llm = None
         self._cache.abandon()
-
-
-class _Text:
-    """Tokens to text: waits for the rest of a split UTF-8 character, and for what could be a stop string."""
-
-    def __init__(self, vocabulary: Vocabulary, stop: tuple[str, ...]) -> None:
-        self._vocabulary = vocabulary
-        self._stop = tuple(text for text in stop if text)
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._held = ""
-        self.stopped = False
-
-    def feed(self, token: int) -> str:
-        """What may be shown now."""
-        if token not in self._vocabulary.special_ids:
-            self._held += self._decoder.decode(self._vocabulary.bytes_of(token))
-        return self._release(final=False)
-
-    def flush(self) -> str:
-        if not self.stopped:
-            self._held += self._decoder.decode(b"", final=True)
-        return self._release(final=True)
-
-    def _release(self, *, final: bool) -> str:
-        found = [at for text in self._stop if (at := self._held.find(text)) >= 0]
-        if found:
-            self.stopped = True
-            shown, self._held = self._held[: min(found)], ""
-            return shown
-        keep = 0 if final else max((_overlap(self._held, text) for text in self._stop), default=0)
-        shown = self._held[: len(self._held) - keep]
-        self._held = self._held[len(shown) :]
-        return shown
-
-
-def _overlap(text: str, stop: str) -> int:
-    """The length of the longest end of `text` that begins `stop`."""
-    return next((size for size in range(min(len(text), len(stop) - 1), 0, -1) if stop.startswith(text[-size:])), 0)

@@ -1,0 +1,35 @@
+"""Fixtures that several test folders share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from assistant import paths
+from assistant.errors import ModelError
+from assistant.model_store.store import ModelInfo, ModelStore
+
+
+@pytest.fixture(scope="session")
+def model() -> Callable[[str], ModelInfo]:
+    """A real model by name; a test that needs one is skipped where it was not fetched (scripts/test fetches all)."""
+    store = ModelStore.default()
+
+    def opened(name: str) -> ModelInfo:
+        try:
+            return store.open(name)
+        except ModelError as error:
+            pytest.skip(f"{error.message}")
+
+    return opened
+
+
+@pytest.fixture(scope="session")
+def speech() -> Path:
+    """Human recordings; they are kept beside the checkout, not in it."""
+    folder = (paths.checkout() or Path()).parent / "shared/speech"
+    if not (folder / "manifest.json").is_file():
+        pytest.skip("the human recordings (../shared/speech) are not on this machine")
+    return folder

@@ -1,0 +1,57 @@
+"""A real worker with a real engine, for the tests of engines."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from assistant.messages import LlmDelta, LlmDone, LlmRequest, Stage, StageOutput, Turn
+from assistant.model_store.store import ModelInfo
+from assistant.stages import engine_path
+from assistant.stages.base import EngineConfig
+from assistant.stages.fork_client import ForkServer
+from assistant.stages.process import Worker
+
+
+def config_of(model: ModelInfo, cache_dir: Path, **options: Any) -> EngineConfig:
+    return EngineConfig(
+        model=model.name,
+        model_dir=model.path,
+        digest=model.digest,
+        cache_dir=cache_dir,
+        threads=2,
+        options=options,
+    )
+
+
+@asynccontextmanager
+async def running(stage: Stage, engine: str, config: EngineConfig) -> AsyncIterator[Worker]:
+    server = ForkServer()
+    server.start()
+    worker = Worker(stage, server)
+    try:
+        await worker.prepare(engine_path(stage, engine), 20)
+        await worker.load(config, 60)
+        yield worker
+    finally:
+        await worker.stop()
+        await server.close()
+
+
+async def collect(worker: Worker, request: Any) -> list[StageOutput]:
+    return [out async for out in worker.run(request, 30)]
+
+
+def question(text: str, **fields: Any) -> LlmRequest:
+    return LlmRequest(turns=(Turn(role="user", content=text),), **fields)
+
+
+def text_of(outputs: Iterable[StageOutput]) -> str:
+    return "".join(out.text for out in outputs if isinstance(out, LlmDelta))
+
+
+def done_of(outputs: list[StageOutput]) -> LlmDone:
+    assert isinstance(outputs[-1], LlmDone)
+    return outputs[-1]
