@@ -11,6 +11,7 @@ import gzip
 import io
 import lzma
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -30,7 +31,7 @@ _FREE_OF_RATIO = 1 << 20
 _BLOCK = 1 << 18
 _TAR_OVERHEAD = 64 << 20
 _FOREIGN = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, NotImplementedError,
-            RuntimeError, ValueError, UnicodeError, OverflowError)  # fmt: skip
+            RuntimeError, LookupError, struct.error, ValueError, UnicodeError, OverflowError)  # fmt: skip
 
 
 class Member(NamedTuple):

@@ -106,7 +106,6 @@ class Https:
                 _check_length(url, response, start, size)
                 with part.open("r+b" if start else "wb") as file:
                     file.seek(start)
-                    file.truncate()
                     _receive(response, file, start, size, update)
         except urllib.error.HTTPError as error:
             self._refused(url, error, have)

@@ -6,6 +6,7 @@ sets no option of where packages come from. Nothing is installed and no code of 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -91,10 +92,10 @@ def _reason(log: str) -> str:
 
 
 def _size_of(folder: Path) -> int:
+    """Bytes of all files below; pip makes, moves and removes files and folders while we look."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.lstat().st_size
-        except FileNotFoundError:
-            continue  # pip moves its files while we look
+    for parent, _, names in os.walk(folder):  # unlike Path.rglob, it passes over a folder that has gone
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                total += os.lstat(os.path.join(parent, name)).st_size
     return total

@@ -8,7 +8,7 @@ import os
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -114,7 +114,8 @@ def _handler(shop: Publisher) -> type[BaseHTTPRequestHandler]:
                 self.send_header("Content-Length", str(shop.length or len(body)))
             self.end_headers()
             cut = shop.cut_after.pop(0) if shop.cut_after else len(body)
-            self.wfile.write(body[:cut])
+            with suppress(ConnectionError):  # a client that has seen enough hangs up
+                self.wfile.write(body[:cut])
 
         def log_message(self, format: str, *args: object) -> None:
             del format, args
