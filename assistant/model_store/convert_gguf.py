@@ -9,6 +9,7 @@ appears whole or not at all. Never touches a network, never imports MNN's Python
 from __future__ import annotations
 
 import argparse
+import errno
 import hashlib
 import os
 import shutil
@@ -131,6 +132,7 @@ def convert_gguf(
     *,
     head_slices: int | None = None,
     source_sha256: str | None = None,
+    free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
 ) -> ConversionReport:
     """Writes llm.mnn, llm.mnn.weight, llm_config.json, config.json, tokenizer.mtok and vocabulary.bin to `out_dir`.
 
@@ -146,12 +148,13 @@ def convert_gguf(
         facts = _facts(plan, source_sha256 or _sha256(gguf))
         meter = _Meter(reads, progress)
         try:
-            _check_disk(out_dir, writes)
+            _check_disk(out_dir, writes, free_bytes)
             with building(out_dir) as work:
                 _write_all(work, source, plan, facts, meter)
                 weight_bytes = (work / "llm.mnn.weight").stat().st_size
         except OSError as error:
-            raise ModelError(f"{out_dir}: cannot be written ({error.strerror})", code="disk-full") from None
+            code = "disk-full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else None
+            raise ModelError(f"{out_dir}: cannot be written ({error.strerror})", code=code) from None
     return ConversionReport(
         architecture=facts.architecture,
         shape=facts.shape,
@@ -167,9 +170,9 @@ def convert_gguf(
     )
 
 
-def _check_disk(out_dir: Path, needed: int) -> None:
+def _check_disk(out_dir: Path, needed: int, free_bytes: Callable[[Path], int]) -> None:
     out_dir.parent.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(out_dir.parent).free
+    free = free_bytes(out_dir.parent)
     if free < needed:
         raise ModelError(
             f"{out_dir.parent}: {needed >> 20} MiB are needed, {free >> 20} MiB are free; make room", code="disk-full"

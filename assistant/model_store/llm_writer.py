@@ -49,8 +49,7 @@ def write_weights(path: Path, gguf: GgufFile, plan: Plan, moved: Callable[[int],
     shape = plan.shape
     with path.open("xb", buffering=0) as file:
         writer = WeightWriter(gguf, file.fileno(), moved)
-        factors = writer.vector("rope_freqs.weight") if "rope_freqs.weight" in gguf.tensors else None
-        cos, sin = (writer.floats(table) for table in rope_tables(shape, factors))
+        cos, sin = (writer.floats(table) for table in rope_tables(shape, writer.rope_factors()))
         words = writer.matrix(gguf.tensors["token_embd.weight"], plan.packings["token_embd"])
         head = _write_head(writer, gguf, plan, words if shape.tied else None)
         norms = {"output_norm": writer.norm("output_norm.weight")}

@@ -70,6 +70,15 @@ class WeightWriter:
         self._moved(tensor.nbytes)
         return values
 
+    def rope_factors(self) -> NDArray[np.float32] | None:
+        """What divides the rotary frequencies, [head_dim / 2]. Raises `ModelDamaged` when it cannot."""
+        if "rope_freqs.weight" not in self._gguf.tensors:
+            return None
+        factors = self.vector("rope_freqs.weight")
+        if (factors <= 0).any():
+            raise ModelDamaged(f"{self._gguf.path}: rope_freqs.weight holds factors that are not positive")
+        return factors
+
     def norm(self, name: str) -> int:
         """Gamma, then a beta of zeros, which MNN wants even where RMSNorm has none."""
         gamma = self.vector(name)

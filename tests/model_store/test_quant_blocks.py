@@ -1,0 +1,135 @@
+"""What a block means, told by a slow decoder written from the format, and what MNN is given for it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from assistant.model_store.gguf_types import FORMATS
+from assistant.model_store.mnn_weights import unpermute
+from assistant.model_store.quant_blocks import Packing, dequantise, packing_of, repack
+from tests.model_store.tiny_gguf import random_rows
+
+NAMES = [form.name for form in FORMATS.values()]
+QUANTISED = [form.name for form in FORMATS.values() if form.weights > 1]
+
+
+def f16(raw: bytes, at: int) -> float:
+    return float(struct.unpack_from("<e", raw, at)[0])
+
+
+def nibble(raw: bytes, at: int, i: int) -> int:
+    """Weight i of 32: the first half in the low nibbles."""
+    return raw[at + i] & 15 if i < 16 else raw[at + i - 16] >> 4
+
+
+def fifth(raw: bytes, at: int, i: int) -> int:
+    return (int(struct.unpack_from("<I", raw, at)[0]) >> i & 1) << 4
+
+
+def six_bits(scales: bytes, j: int) -> tuple[int, int]:
+    if j < 4:
+        return scales[j] & 63, scales[j + 4] & 63
+    return (scales[j + 4] & 15) | (scales[j - 4] >> 6 << 4), (scales[j + 4] >> 4) | (scales[j] >> 6 << 4)
+
+
+def k_weight(raw: bytes, i: int, qs: int, qh: int) -> float:
+    scale, least = six_bits(raw[4:16], i // 32)
+    byte = raw[qs + i // 64 * 32 + i % 32]
+    q = byte >> 4 if i % 64 >= 32 else byte & 15
+    if qh:
+        q |= (raw[qh + i % 32] >> (i // 32) & 1) << 4
+    return f16(raw, 0) * scale * q - f16(raw, 2) * least
+
+
+def q6_weight(raw: bytes, i: int) -> float:
+    half, quarter, l = i // 128, i % 128 // 32, i % 32
+    low = raw[half * 64 + quarter % 2 * 32 + l]
+    q = (low >> 4 if quarter >= 2 else low & 15) | (raw[128 + half * 32 + l] >> (2 * quarter) & 3) << 4
+    return f16(raw, 208) * float(struct.unpack_from("<b", raw, 192 + i // 16)[0]) * (q - 32)
+
+
+WEIGHT: dict[str, Callable[[bytes, int], float]] = {
+    "F32": lambda raw, i: float(struct.unpack("<f", raw)[0]),
+    "F16": lambda raw, i: f16(raw, 0),
+    "BF16": lambda raw, i: float(struct.unpack("<f", b"\0\0" + raw)[0]),
+    "Q4_0": lambda raw, i: f16(raw, 0) * (nibble(raw, 2, i) - 8),
+    "Q4_1": lambda raw, i: f16(raw, 0) * nibble(raw, 4, i) + f16(raw, 2),
+    "Q5_0": lambda raw, i: f16(raw, 0) * ((nibble(raw, 6, i) | fifth(raw, 2, i)) - 16),
+    "Q5_1": lambda raw, i: f16(raw, 0) * (nibble(raw, 8, i) | fifth(raw, 4, i)) + f16(raw, 2),
+    "Q8_0": lambda raw, i: f16(raw, 0) * struct.unpack_from("<b", raw, 2 + i)[0],
+    "Q4_K": lambda raw, i: k_weight(raw, i, 16, 0),
+    "Q5_K": lambda raw, i: k_weight(raw, i, 48, 16),
+    "Q6_K": q6_weight,
+}
+
+
+def rows_of(form: str, rows: int = 3, columns: int = 512) -> NDArray[np.uint8]:
+    return random_rows(form, rows, columns, np.random.default_rng(5))
+
+
+def unpacked(packed: NDArray[np.uint8], alphas: NDArray[np.floating], packing: Packing) -> NDArray[np.float32]:
+    """The weights that MNN computes with."""
+    rows = len(packed)
+    integers = packed if packing.bits == 8 else np.stack([packed >> 4, packed & 15], axis=-1)
+    codes = integers.reshape(rows, -1, packing.block).astype(np.float32) - (1 << (packing.bits - 1))
+    pairs = alphas.astype(np.float32).reshape(rows, -1, packing.alphas)
+    bias = pairs[..., :1] if packing.asymmetric else np.float32(0)
+    out: NDArray[np.float32] = (codes * pairs[..., -1:] + bias).reshape(rows, -1)
+    return out
+
+
+@pytest.mark.parametrize("form", NAMES)
+def test_dequantise_agrees_with_the_format(form: str) -> None:
+    raw = rows_of(form)
+    kind = next(f for f in FORMATS.values() if f.name == form)
+    found = dequantise(raw, form)
+    blocks = raw.reshape(3, -1, kind.bytes)
+    slow = [[WEIGHT[form](bytes(b), i) for b in row for i in range(kind.weights)] for row in blocks]
+    np.testing.assert_allclose(found, slow, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("form", QUANTISED)
+def test_blocks_are_carried_over_without_loss(form: str) -> None:
+    raw = rows_of(form)
+    packing = packing_of(form, 512)
+    assert packing is not None
+    assert packing.exact
+    packed, alphas = repack(raw, form, packing)
+    assert packed.shape == (3, 512 * packing.bits // 8)
+    assert alphas.shape == (3, 512 // packing.block * packing.alphas)
+    np.testing.assert_allclose(unpacked(packed, alphas, packing), dequantise(raw, form), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["F32", "F16", "BF16"])
+def test_plain_floats_are_quantised_to_eight_bits(form: str) -> None:
+    raw = rows_of(form)
+    packing = packing_of(form, 512)
+    assert packing == Packing(8, 32, False, False, exact=False)
+    packed, alphas = repack(raw, form, packing)
+    values = dequantise(raw, form)
+    largest = np.abs(values).reshape(3, -1, 32).max(axis=-1).repeat(32, axis=-1)
+    assert (np.abs(unpacked(packed, alphas, packing) - values) <= largest / 127 * 0.501).all()
+
+
+def test_a_block_of_zeros_stays_zero() -> None:
+    packing = packing_of("F32", 32)
+    assert packing is not None
+    packed, alphas = repack(np.zeros((1, 128), np.uint8), "F32", packing)
+    assert not unpacked(packed, alphas, packing).any()
+
+
+def test_blocks_fit_the_row_or_there_are_none() -> None:
+    assert [p and p.block for p in (packing_of("F16", n) for n in (64, 48, 40, 36))] == [32, 16, 8, None]
+
+
+def test_unpermute_undoes_llamas_order_of_rows() -> None:
+    """llama files hold row i of the first half beside row i of the second half, within each head."""
+    rows = np.arange(16, dtype=np.uint8).reshape(16, 1)
+    stored = rows.reshape(2, 2, 4, 1).swapaxes(1, 2).reshape(16, 1)
+    assert stored[:4, 0].tolist() == [0, 4, 1, 5]
+    assert (unpermute(stored, 8) == rows).all()
