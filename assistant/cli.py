@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from assistant import __version__, cli_ask, cli_models
+from assistant import __version__, cli_ask, cli_bench, cli_models
 
 app = typer.Typer(
     help="A fully local voice assistant.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 app.command()(cli_ask.ask)
 app.add_typer(cli_models.app, name="models")
+app.add_typer(cli_bench.app, name="bench")
 
 
 def _version(value: bool) -> None:

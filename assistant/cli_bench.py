@@ -1,0 +1,36 @@
+"""The verb `bench`: hands its arguments to a module of `bench`. Imports none of them before it is asked."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import typer
+
+from assistant import cli_output
+
+app = typer.Typer(help="Measure what the documentation claims.", no_args_is_help=True)
+
+_BENCHES = {
+    "ask": ("end_to_end", "A spoken question end to end, against the naive way."),
+    "llm-start": ("llm_start", "The LLM worker from fork to first logits."),
+    "accuracy": ("accuracy", "The converted LLM against its dequantised source."),
+    "conversion": ("conversion", "Time and memory of the GGUF conversion."),
+    "wer": ("wer", "Word error rates of the recogniser on recordings."),
+}
+
+
+def _add(name: str, module: str, help_text: str) -> None:
+    @app.command(
+        name,
+        help=help_text,
+        add_help_option=False,
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )
+    def run(context: typer.Context) -> None:
+        with cli_output.reported():
+            sys.exit(importlib.import_module(f"assistant.bench.{module}").main(context.args))
+
+
+for _name, (_module, _help) in _BENCHES.items():
+    _add(_name, _module, _help)
