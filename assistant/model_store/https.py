@@ -57,10 +57,8 @@ class Https:
         why = self._fill(url, part, size, update)
         if why is not None:
             kept = part.stat().st_size if part.exists() else 0
-            raise FetchFailed(
-                f"{_shown(url)} did not arrive whole: {why}. {kept:,} of {size:,} bytes are kept; "
-                "check the network and run this again to go on from there."
-            )
+            rest = f" {kept:,} of {size:,} bytes are kept, and the next run goes on from there." if kept else ""
+            raise FetchFailed(f"{_shown(url)} did not arrive whole: {why}. Check the network and run this again.{rest}")
         if resumed and _sha256(part) != sha256:
             part.unlink()  # the beginning was another run's, perhaps of another file: once more from the start
             return self.download(url, target, size=size, sha256=sha256, update=update)

@@ -12,6 +12,7 @@ import pytest
 from assistant.errors import ModelDamaged, ModelMissing, ModelUnknown, UsageError
 from assistant.messages import Stage
 from assistant.model_store.listing import rows
+from assistant.model_store.store import ModelStore, State
 from tests.model_store.shop import VOICE, World, world
 
 
@@ -79,6 +80,17 @@ def test_a_folder_without_a_manifest_is_missing(here: World) -> None:
     (here.models / "vosk-en").mkdir()
     with pytest.raises(ModelMissing):
         here.store().open("vosk-en")
+
+
+@pytest.mark.engine
+def test_the_default_models_are_here_and_the_catalog_tells_the_truth_about_them() -> None:
+    store = ModelStore.default()
+    for entry in store.catalog.defaults():
+        info = store.open(entry.name)
+        assert (info.stage, info.kind, info.engine) == (entry.stage, entry.kind, entry.engine)
+        assert store.status(entry.name).state is State.READY
+        if entry.convert:
+            assert info.shape == entry.shape
 
 
 def test_the_list_tells_every_state(here: World) -> None:
