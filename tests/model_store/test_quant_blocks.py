@@ -47,9 +47,9 @@ def k_weight(raw: bytes, i: int, qs: int, qh: int) -> float:
 
 
 def q6_weight(raw: bytes, i: int) -> float:
-    half, quarter, l = i // 128, i % 128 // 32, i % 32
-    low = raw[half * 64 + quarter % 2 * 32 + l]
-    q = (low >> 4 if quarter >= 2 else low & 15) | (raw[128 + half * 32 + l] >> (2 * quarter) & 3) << 4
+    half, quarter, at = i // 128, i % 128 // 32, i % 32
+    low = raw[half * 64 + quarter % 2 * 32 + at]
+    q = (low >> 4 if quarter >= 2 else low & 15) | (raw[128 + half * 32 + at] >> (2 * quarter) & 3) << 4
     return f16(raw, 208) * float(struct.unpack_from("<b", raw, 192 + i // 16)[0]) * (q - 32)
 
 

@@ -12,7 +12,8 @@ from assistant.model_store.llm_tokenizer import gpt2_alphabet
 ALPHABET = {byte: char for char, byte in gpt2_alphabet().items()}
 WORDS = (
     "the capital of France is Paris hello world don't we're I'll HELLO naïve café über straße 你好 世界 привет мир "
-    "こんにちは def return import for in range 12345 2024 007 ... !!! == != ++ -- // http www com 🙂 👨‍👩‍👧 \n\n \t   ½ Ⅷ ٣٤"
+    "こんにちは def return import for in range 12345 2024 007 ... !!! == != ++ -- // http www com 🙂 👨‍👩‍👧 \n\n "
+    "\t   ½ Ⅷ ٣٤"
 )
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 ADDED = ("<tool>",)
