@@ -38,6 +38,7 @@ _DECADES = {"10": "tens", "20": "twenties", "30": "thirties", "40": "forties", "
 _ROMAN = {"I": 1, "V": 5, "X": 10}
 _UNIT = "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True))
 _YEAR_CUE = "in|since|from|until|till|by|before|after|around|circa|year|of|and|between|during|to|early|late|born|died"
+_YEAR_CUE += "|spring|summer|autumn|fall|winter|" + "|".join(_MONTHS)
 
 
 def expand(text: str) -> str:
