@@ -121,4 +121,3 @@ def _cpu() -> str:
         if name.strip() in ("flags", "Features"):
             return os.uname().machine + " " + " ".join(sorted(value.split()))
     return os.uname().machine
-
