@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import sys
+import os
+import signal
+from types import FrameType
+
+
+def _leave_at_once(number: int, frame: FrameType | None) -> None:
+    os._exit(128 + number)
 
 
 def main() -> None:
-    try:
-        from assistant.cli import app
+    # while modules are imported there is nothing to clean up, and a traceback would help nobody; a verb that has
+    # something to clean up takes Ctrl-C over (cli_output.reported)
+    signal.signal(signal.SIGINT, _leave_at_once)
+    from assistant.cli import app
 
-        app()
-    except KeyboardInterrupt:  # between the verbs' own handling: while modules load, and on the way out
-        sys.exit(130)
+    app()
 
 
 if __name__ == "__main__":

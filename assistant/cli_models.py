@@ -62,7 +62,8 @@ def fetch(
                     say(f"error: {error.message}")
                 continue
             done.append(_as_dict(outcome))
-            if not (quiet or json_mode):
+            # who named a model wants to hear of it; scripts/setup wants silence when nothing was to do
+            if not (quiet or json_mode) and (outcome.action != "none" or name in (names or [])):
                 say(_sentence(outcome))
         if first is not None:
             fail(first, json_mode, {"models": done})

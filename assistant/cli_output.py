@@ -44,6 +44,7 @@ def reported(json_mode: bool = False) -> Iterator[None]:
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
+    at_rest = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     except AssistantError as error:
@@ -54,6 +55,9 @@ def reported(json_mode: bool = False) -> Iterator[None]:
         # whoever read us has left; point stdout elsewhere so that the interpreter's last flush does not fail
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(int(ExitCode.FAILED))
+    finally:
+        # everything is cleaned up; a second Ctrl-C must not break into the interpreter's own way out
+        signal.signal(signal.SIGINT, at_rest)
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:
