@@ -39,8 +39,9 @@ class ForkServer:
                 stderr=subprocess.DEVNULL,
                 # its own session: a terminal's Ctrl-C must reach the daemon alone
                 start_new_session=True,
-                # one heap arena: with one per thread, what is freed in one is not reused by another
-                env={**os.environ, "MALLOC_ARENA_MAX": "1"},
+                # one heap arena: with one per thread, what is freed in one is not reused by another; and nothing
+                # in a fully local assistant reports to anybody, should a newer onnxruntime be installed
+                env={**os.environ, "MALLOC_ARENA_MAX": "1", "ORT_DISABLE_TELEMETRY": "1"},
             )
         ours.setblocking(False)
         self.pid = self._process.pid
