@@ -149,8 +149,9 @@ def _show(report: QueryReport) -> None:
     if report.audio is not None:
         where = report.audio.path or "the speaker"
         say(f"spoken   {report.audio.seconds:.1f} s to {where}")
-    if report.stages:
-        say(f"\n{'stage':<8}{'engine':<11}{'model':<24}{'load ms':>9}{'run ms':>9}{'anon MiB':>10}{'file MiB':>10}")
+    if not report.stages:
+        return
+    say(f"\n{'stage':<8}{'engine':<11}{'model':<24}{'load ms':>9}{'run ms':>9}{'anon MiB':>10}{'file MiB':>10}")
     for one in report.stages:
         say(
             f"{one.name:<8}{one.engine:<11}{one.model:<24}{one.load_ms:>9.0f}{one.run_ms:>9.0f}"

@@ -149,7 +149,7 @@ class Catalog:
 
 
 def unknown_model(name: str, known: Iterable[str]) -> ModelUnknown:
-    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.4)
+    near = difflib.get_close_matches(name, sorted(set(known)), n=3, cutoff=0.6)
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
     return ModelUnknown(f"There is no model called {name!r}. {hint}'assistant models list' shows them all.")
 
