@@ -21,13 +21,15 @@ WINDOW_S = 512 / ASR_RATE
 """Seconds of one probability; Silero's window is fixed."""
 START = 0.6
 """A span needs one window of at least this probability."""
-KEEP = 0.35
-"""Windows next to it belong to it down to this probability."""
-MIN_SPEECH_S = 0.12
-"""Shorter spans are clicks; "pause" has 0.13 s."""
+VOICED = 0.35
+"""Windows of at least this probability count as speech."""
+KEEP = 0.1
+"""Windows next to them belong to the span down to this probability: soft first and last sounds ("turn off ...")."""
+MIN_SPEECH_S = 0.09
+"""A span with less voiced time is a click; "pause" has 0.13 s."""
 MERGE_GAP_S = 0.3
 """Spans closer than this are one: gaps inside words and between them."""
-PAD_S = 0.3
+PAD_S = 0.2
 """Kept around a span by `trim_to_speech`: soft consonants that the detector does not count."""
 
 _WINDOW_BYTES = 1024
@@ -62,28 +64,25 @@ def spans_of(
     *,
     start: float = START,
     keep: float = KEEP,
+    voiced: float = VOICED,
     min_speech_s: float = MIN_SPEECH_S,
     merge_gap_s: float = MERGE_GAP_S,
 ) -> list[Span]:
-    """Hysteresis: runs of windows >= `keep` that hold one >= `start`, merged over short gaps, short ones dropped."""
-    runs: list[tuple[int, int]] = []
-    first, peak = 0, 0.0
-    for index, probability in enumerate([*probabilities, 0.0]):
-        if probability >= keep:
-            if not peak:
-                first = index
-            peak = max(peak, probability)
-        elif peak:
-            if peak >= start:
-                runs.append((first, index))
-            peak = 0.0
+    """Hysteresis: runs of windows >= `keep` around one >= `start`, dropped when little is voiced, merged over gaps."""
     spans: list[Span] = []
-    for begin, end in runs:
-        span = Span(begin * WINDOW_S, min(end * WINDOW_S, seconds))
-        if spans and span.start_s - spans[-1].end_s < merge_gap_s:
-            span = Span(spans.pop().start_s, span.end_s)
-        spans.append(span)
-    return [span for span in spans if span.seconds >= min_speech_s]
+    run: list[float] = []
+    for index, probability in enumerate([*probabilities, -1.0]):
+        if probability >= keep:
+            run.append(probability)
+            continue
+        voiced_s = sum(value >= voiced for value in run) * WINDOW_S
+        if run and max(run) >= start and voiced_s >= min_speech_s:
+            span = Span((index - len(run)) * WINDOW_S, min(index * WINDOW_S, seconds))
+            if spans and span.start_s - spans[-1].end_s < merge_gap_s:
+                span = Span(spans.pop().start_s, span.end_s)
+            spans.append(span)
+        run = []
+    return spans
 
 
 def trim_to_speech(pcm: bytes, spans: Sequence[Span], pad_s: float = PAD_S) -> bytes:

@@ -1,0 +1,183 @@
+"""Whisper as an ASR engine on CTranslate2, int8. Imports ctranslate2 and numpy; imported by the worker alone.
+
+Whisper hears windows, not streams: audio longer than one window is cut at its quietest points. What the model needs
+and what it does wrong is in `whisper_text` (which is pure); features are in `whisper_features`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from assistant.errors import EngineFailed, ModelDamaged, ModelUnsupported
+from assistant.messages import ASR_RATE, AsrRequest, Progress, Transcript
+from assistant.stages import whisper_text
+from assistant.stages.base import EngineConfig, EngineInfo
+from assistant.stages.whisper_features import FRAMES_PER_S, log_mel, samples_from
+from assistant.stages.whisper_weights import check_files, int8_copy
+
+MIN_WINDOW_S = 15.0
+"""Shorter windows make whisper loop; 12 s was less accurate on commands (word error rate 0.24 against 0.21)."""
+MAX_WINDOW_S = 30.0
+"""What the model was trained on."""
+MAX_PIECE_S = 28.0
+MIN_PIECE_S = 14.0
+MIN_AUDIO_S = 0.1
+DOUBTFUL_LOGPROB = -0.3
+"""Below this mean log-probability the greedy text is checked with a beam: 25 ms more on the same encoding."""
+_BEAM = 5
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    language: str = ""
+    """Of a multilingual model, for example "fr"; empty = found out from the audio."""
+
+
+class WhisperAsr:
+    """See `stages.base.Engine`. `run` gives one `Transcript(final=False)` after each piece of a long recording."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._config = config
+        self._options = msgspec.convert(dict(config.options), Options)
+        self._model: Any = None
+        self._ct2: Any = None
+        self._mels = 80
+
+    @property
+    def info(self) -> EngineInfo:
+        return EngineInfo(name="whisper", model=self._config.model, sample_rate=ASR_RATE)
+
+    def load(self) -> None:
+        """Raises `ModelMissing`, `ModelDamaged`, `ModelUnsupported`, `EngineFailed`."""
+        name, directory = self._config.model, self._config.model_dir
+        layout = check_files(name, directory)
+        _keep_heap_small()
+        try:
+            import ctranslate2
+        except (ImportError, OSError) as error:
+            raise EngineFailed(f"The speech recogniser cannot be loaded: {error}. Run scripts/setup again.") from None
+        try:
+            directory = int8_copy(directory, layout, self._config.cache_dir)
+        except OSError:
+            directory = self._config.model_dir  # no room for the copy: slower to load, the same afterwards
+        try:
+            model = ctranslate2.models.Whisper(
+                str(directory), device="cpu", compute_type="int8", inter_threads=1, intra_threads=self._config.threads
+            )
+        except (RuntimeError, ValueError) as error:
+            raise ModelDamaged(
+                f"Model {name} cannot be loaded from {directory}: {error}. Run `assistant models verify {name}`."
+            ) from None
+        self._mels = int(model.n_mels)
+        if not 1 <= self._mels <= 256:
+            raise ModelUnsupported(f"Model {name} wants {self._mels} mel bands; whisper has 80 or 128.")
+        self._ct2, self._model = ctranslate2, model
+
+    def run(self, request: AsrRequest) -> Iterator[Progress | Transcript]:
+        """Raises `EngineFailed`. Nothing understood gives the text ""."""
+        if self._model is None:
+            raise EngineFailed("The speech recogniser was asked before its model was loaded. Load the stage first.")
+        pieces = list(pieces_of(samples_from(request.pcm)))
+        texts: list[str] = []
+        weights: list[tuple[float, int]] = []
+        for number, piece in enumerate(pieces):
+            encoded = self._encode(piece)
+            yield Progress(done=2 * number + 1, total=2 * len(pieces))
+            text, logprob = self._decode(encoded, len(piece) / ASR_RATE)
+            if text:
+                texts.append(text)
+                weights.append((logprob, len(piece)))
+            if number + 1 < len(pieces):
+                yield Transcript(text=" ".join(texts), final=False, confidence=_confidence(weights))
+        yield Transcript(text=" ".join(texts), final=True, confidence=_confidence(weights))
+
+    def _encode(self, piece: NDArray[np.float32]) -> Any:
+        frames = 2 * round(window_seconds(len(piece) / ASR_RATE) * FRAMES_PER_S / 2)
+        features = log_mel(piece, self._mels, frames)
+        try:
+            return self._model.encode(self._ct2.StorageView.from_array(features[np.newaxis]))
+        except RuntimeError as error:
+            raise EngineFailed(f"The speech recogniser failed: {error}. Try again.") from None
+
+    def _decode(self, encoded: Any, seconds: float) -> tuple[str, float]:
+        """(text or "", mean log-probability of its tokens)."""
+        prompt = whisper_text.prompt(self._language(encoded) if self._model.is_multilingual else None)
+        best = self._generate(encoded, prompt, seconds, beam=1)
+        if best.scores[0] < DOUBTFUL_LOGPROB:
+            other = self._generate(encoded, prompt, seconds, beam=_BEAM)
+            if other.scores[0] > best.scores[0]:
+                best = other
+        text = whisper_text.without_loops(whisper_text.decode(best.sequences[0]), seconds)
+        if not whisper_text.believable(text, best.scores[0], best.no_speech_prob):
+            return "", best.scores[0]
+        return text, best.scores[0]
+
+    def _language(self, encoded: Any) -> str:
+        if self._options.language:
+            return f"<|{self._options.language}|>"
+        return str(self._model.detect_language(encoded)[0][0][0])
+
+    def _generate(self, encoded: Any, prompt: list[str], seconds: float, beam: int) -> Any:
+        try:
+            return self._model.generate(
+                encoded,
+                [prompt],
+                beam_size=beam,
+                max_length=len(prompt) + whisper_text.max_tokens(seconds),
+                return_scores=True,
+                return_no_speech_prob=True,
+            )[0]
+        except (RuntimeError, ValueError) as error:
+            raise EngineFailed(f"The speech recogniser failed: {error}. Try again.") from None
+
+    def close(self) -> None:
+        self._model = None
+
+
+def window_seconds(seconds: float) -> float:
+    """The piece and at least a second of silence, within what whisper is good at."""
+    return min(MAX_WINDOW_S, max(MIN_WINDOW_S, seconds + 1.0))
+
+
+def pieces_of(audio: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
+    """Cuts float32 at 16 kHz into pieces of at most `MAX_PIECE_S`, each cut in the quietest 0.2 s that is far enough in."""
+    longest, least = int(MAX_PIECE_S * ASR_RATE), int(MIN_PIECE_S * ASR_RATE)
+    while len(audio) > longest:
+        cut = least + _quietest(audio[least:longest])
+        yield audio[:cut]
+        audio = audio[cut:]
+    if len(audio) >= MIN_AUDIO_S * ASR_RATE:
+        yield audio
+
+
+def _quietest(audio: NDArray[np.float32]) -> int:
+    """The middle, in samples, of the 0.2 s with the least energy."""
+    step = ASR_RATE // 20
+    energy = np.square(audio[: len(audio) // step * step]).reshape(-1, step).sum(axis=1)
+    return int(np.argmin(np.convolve(energy, np.ones(4), "valid")) + 2) * step
+
+
+def _confidence(weights: list[tuple[float, int]]) -> float:
+    """exp of the mean log-probability, weighted by duration; 0 when nothing was understood."""
+    total = sum(samples for _, samples in weights)
+    return math.exp(sum(logprob * samples for logprob, samples in weights) / total) if total else 0.0
+
+
+def _keep_heap_small() -> None:
+    """Tells glibc to hand big blocks back at once: 20-30 MiB less after a query. Elsewhere there is nothing to tell."""
+    if sys.platform != "linux":
+        return
+    mmap_threshold, arena_max = -3, -8
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):  # a C library other than glibc
+        return
+    mallopt(mmap_threshold, 256 * 1024)
+    mallopt(arena_max, 1)
