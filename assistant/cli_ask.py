@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import signal
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +22,7 @@ import typer
 
 from assistant import cli_output
 from assistant.errors import Cancelled, DeviceError, UsageError
+from assistant.stages.fork_client import ForkServer
 
 if TYPE_CHECKING:
     from assistant.audio.devices import Speaker
@@ -27,6 +30,17 @@ if TYPE_CHECKING:
     from assistant.config import Config
     from assistant.messages import QueryReport
     from assistant.query import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the command line asked for."""
+
+    text: str | None
+    wav: str | None
+    out: Path | None
+    speak: bool
+    as_json: bool
 
 
 def ask(
@@ -56,7 +70,10 @@ def ask(
             raise UsageError("give a question as TEXT or with --wav FILE, and not both")
         if out is not None and no_speech:
             raise UsageError("--out and --no-speech exclude each other")
-        answer = asyncio.run(_ask(text, wav, out, not no_speech, sets or [], started, as_json))
+        # before the imports that follow: its interpreter starts while they run
+        server = ForkServer()
+        server.spawn()
+        answer = asyncio.run(_ask(Request(text, wav, out, not no_speech, as_json), sets or [], started, server))
         if as_json:
             cli_output.emit(msgspec.to_builtins(answer.report))
         else:
@@ -67,9 +84,7 @@ def ask(
             raise answer.error
 
 
-async def _ask(
-    text: str | None, wav: str | None, out: Path | None, speak: bool, sets: list[str], started: float, as_json: bool
-) -> Answer:
+async def _ask(asked: Request, sets: list[str], started: float, server: ForkServer) -> Answer:
     from assistant import config as settings
     from assistant.daemon import Assistant
     from assistant.query import Answer, Query
@@ -82,17 +97,17 @@ async def _ask(
     def follow(name: str, data: dict[str, Any]) -> None:
         if name == "run-end":
             last.append(data["report"])
-        elif name == "stt-end" and not as_json:
+        elif name == "stt-end" and not asked.as_json:
             cli_output.say(f"heard    {data['text']}")
 
     try:
-        async with Assistant(config, emit=follow) as assistant:
-            with _sink(config, out, speak) as sink:
+        async with Assistant(config, server=server, emit=follow) as assistant:
+            with _sink(config, asked.out, asked.speak) as sink:
                 query = Query(
-                    text=text,
-                    pcm=(lambda: _read(wav)) if wav is not None else None,
+                    text=asked.text,
+                    pcm=functools.partial(_read, asked.wav) if asked.wav is not None else None,
                     sink=sink,
-                    sink_path=str(out) if out is not None else None,
+                    sink_path=str(asked.out) if asked.out is not None else None,
                     started=started,
                 )
                 answer = await assistant.answer(query)

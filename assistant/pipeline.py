@@ -117,17 +117,20 @@ class Pipeline:
         return Answer(report, run.error)
 
     def _check_models(self, query: Query) -> None:
-        """A model that is missing is told before anybody waits for an answer that cannot be spoken."""
+        """A model that is missing is told before anybody waits for an answer that cannot be spoken.
+
+        Figures start anew: a query that finds a stage loaded has not paid for its load.
+        """
         wanted = [Stage.INTENT, Stage.LLM]
         wanted += [Stage.ASR] if query.pcm is not None else []
         wanted += [Stage.TTS] if query.sink is not None else []
         for stage in wanted:
-            self._stages(stage)
+            self._stages(stage).reset_figures()
 
     async def _answer(self, run: _Run) -> bool:
         """Whether a local command was handled (True) or the LLM answered (False)."""
         if run.query.pcm is not None:
-            run.transcript = await self._transcribe(run, await asyncio.to_thread(run.query.pcm))
+            run.transcript = await self._transcribe(run, run.query.pcm)
         else:
             run.transcript = checked_text(run.query.text or "")
         match = await self._recognise(run)
@@ -141,30 +144,31 @@ class Pipeline:
         return reply is not None
 
     # --- stages -----------------------------------------------------------------------------------------------------
-    async def _transcribe(self, run: _Run, pcm: bytes) -> str:
+    async def _transcribe(self, run: _Run, read: Callable[[], bytes]) -> str:
         started = time.monotonic()
         self._emit("stt-start", {"query_id": run.query.id})
-        spans = await asyncio.to_thread(vad.speech_spans, pcm)
-        if not spans:
-            raise NoSpeech("nobody speaks in this recording", stage=Stage.ASR)
-        text, warm = "", None
+        # both load while the recording is read and searched for speech
+        warming = asyncio.gather(self._warm(Stage.ASR), self._warm(Stage.INTENT))
         try:
-            async with self._leased(run, Stage.ASR) as stage:
-                # small, and needed next: it loads while the recogniser works
-                warm = asyncio.create_task(self._warm(Stage.INTENT))
-                async for out in stage(AsrRequest(pcm=vad.trim_to_speech(pcm, spans))):
-                    if isinstance(out, Transcript) and out.final:
-                        text = out.text.strip()
-            if warm is not None:
-                await warm
+            speech = await asyncio.to_thread(_speech_of, read)
+            text = await self._hear(run, speech)
+            await warming
         finally:
-            if warm is not None and not warm.done():
-                warm.cancel()
-                await asyncio.gather(warm, return_exceptions=True)
+            if not warming.done():
+                warming.cancel()
+                await asyncio.gather(warming, return_exceptions=True)
         run.timings["asr"] = _ms_since(started)
         if not text:
             raise NoSpeech("nothing was understood", stage=Stage.ASR)
         self._emit("stt-end", {"query_id": run.query.id, "text": text})
+        return text
+
+    async def _hear(self, run: _Run, speech: bytes) -> str:
+        text = ""
+        async with self._leased(run, Stage.ASR) as stage:
+            async for out in stage(AsrRequest(pcm=speech)):
+                if isinstance(out, Transcript) and out.final:
+                    text = out.text.strip()
         return text
 
     async def _recognise(self, run: _Run) -> IntentMatch:
@@ -216,7 +220,6 @@ class Pipeline:
     ) -> AsyncIterator[Callable[[StageRequest], AsyncIterator[StageOutput]]]:
         """A loaded stage; what it cost goes into the report, whether it succeeded or not."""
         supervisor = self._stages(which)
-        supervisor.reset_figures()
         async with self._memory.lease(supervisor, deadline_s=self._lease_deadline_s):
             try:
                 yield supervisor.run
@@ -267,6 +270,15 @@ class Pipeline:
                 mode="sequential",
             ),
         )
+
+
+def _speech_of(read: Callable[[], bytes]) -> bytes:
+    """The part of the recording in which somebody speaks, s16le mono 16 kHz. Raises `BadAudio`, `NoSpeech`."""
+    pcm = read()
+    spans = vad.speech_spans(pcm)
+    if not spans:
+        raise NoSpeech("nobody speaks in this recording", stage=Stage.ASR)
+    return vad.trim_to_speech(pcm, spans)
 
 
 def _ms_since(started: float) -> float:

@@ -113,6 +113,8 @@ def test_a_module_imports_only_rooms_below_its_own(path: Path) -> None:
 def test_heavy_libraries_stay_behind_their_border(path: Path) -> None:
     name = name_of(path)
     for module in imports(path):
+        if name == "bench.naive":
+            continue  # the naive way has no borders: that is its point
         allowed = BORDERS.get(module.partition(".")[0])
         assert allowed is None or name.startswith(allowed), f"{name} must not import {module}"
 

@@ -95,8 +95,7 @@ class MemoryOrchestrator:
             if thing.pid == 0:  # it died in our hands; its memory is back
                 self._forget(entry)
             self._write()
-            async with self._changed:
-                self._changed.notify_all()
+            await self._tell()
 
     async def _acquire(self, thing: Loadable, deadline_s: float) -> Entry:
         give_up = time.monotonic() + deadline_s
@@ -104,17 +103,23 @@ class MemoryOrchestrator:
             try:
                 async with self._planning:
                     entry = await self._admit(thing)
-                break
             except BusyNow:
                 left = give_up - time.monotonic()
                 if left <= 0:
                     raise
                 await self._wait_for_change(min(left, 0.5))
-        if entry.state is RowState.RESERVED:
-            await self._load(entry)
-        while entry.state is RowState.LOADING:  # somebody else loads it for us too
-            await self._wait_for_change(0.1)
-        return entry
+                continue
+            if entry.state is RowState.RESERVED:
+                await self._load(entry)
+            try:
+                while entry.state is RowState.LOADING:  # somebody else loads it for us too
+                    await self._wait_for_change(0.5)
+            except BaseException:
+                entry.users -= 1
+                raise
+            if self._entries.get(thing.name) is entry:
+                return entry
+            # the other one's load failed; ours says why, or succeeds
 
     async def _admit(self, thing: Loadable) -> Entry:
         """Under the planning lock: reuse, or reserve after evicting what must go."""
@@ -149,12 +154,13 @@ class MemoryOrchestrator:
         try:
             await entry.thing.load()
         except BaseException:
-            entry.users -= 1
             await self._unload(entry)
+            await self._tell()
             raise
         self._measure(entry)
         entry.state = RowState.IN_USE
         self._write()
+        await self._tell()
 
     async def evict(self, name: str) -> None:
         """Unloads an idle stage now rather than when the next one needs its memory."""
@@ -174,6 +180,10 @@ class MemoryOrchestrator:
         if self._entries.pop(entry.thing.name, None) is not None:
             entry.thing.settle(entry.peak)
         self._write()
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
 
     async def _wait_for_change(self, seconds: float) -> None:
         async with self._changed:

@@ -18,7 +18,8 @@ _STOP_GRACE_S = 1.0
 
 
 class ForkServer:
-    """One per daemon. `start` returns at once; the first `fork` waits for the interpreter, not for the preloads."""
+    """One per daemon. `spawn` may come before there is an event loop: its interpreter then starts while the caller
+    still imports; `start` attaches it. The first `fork` waits for that interpreter, not for its preloads."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -28,7 +29,8 @@ class ForkServer:
         self._turn = asyncio.Lock()
         self.pid = 0
 
-    def start(self) -> None:
+    def spawn(self) -> None:
+        """Starts the process; returns at once."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
@@ -46,7 +48,13 @@ class ForkServer:
         ours.setblocking(False)
         self.pid = self._process.pid
         self._control = ours
-        asyncio.get_running_loop().add_reader(ours, self._read)
+
+    def start(self) -> None:
+        """Inside the event loop: listens to the process, which is spawned if it was not yet."""
+        if self._control is None:
+            self.spawn()
+        assert self._control is not None
+        asyncio.get_running_loop().add_reader(self._control, self._read)
 
     async def fork(self, sock: socket.socket, log_fd: int, deadline_s: float) -> int:
         """The pid of a new worker that speaks on `sock` and prints to `log_fd`; the caller closes its copies.

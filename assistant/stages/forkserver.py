@@ -22,7 +22,8 @@ import socket
 import sys
 import traceback
 
-PRELOAD = ("numpy", "msgspec", "assistant.stages.worker", "MNN.llm")
+PRELOAD = ("assistant.stages.worker", "numpy", "MNN.llm")
+"""In this order: what every worker needs comes first."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_THP_DISABLE = 41
 _libc = ctypes.CDLL(None, use_errno=True)

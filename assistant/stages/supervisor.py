@@ -132,7 +132,7 @@ class Supervisor:
             await worker.stop()
 
     def reset_figures(self) -> None:
-        """A query that finds the stage loaded has not paid for its load."""
+        """At the start of a query."""
         self.load_ms = self.run_ms = 0.0
 
     # --- work -------------------------------------------------------------------------------------------------------
