@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from assistant.errors import AssistantError, ModelDamaged, ModelMissing, ModelUnsupported, UsageError
+from assistant.errors import ModelDamaged, ModelMissing, ModelUnsupported, UsageError
 from assistant.model_store import json_command, voice_graph
 from assistant.model_store.workspace import need_space, workspace
 
@@ -137,13 +137,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", required=True, help="stdout carries JSON lines")
     given = parser.parse_args(argv)
 
-    def work(update: json_command.Update) -> VoiceConversionReport:
-        try:
-            return convert_voice(given.onnx, given.config, given.out, update)
-        except OSError as error:
-            raise AssistantError(f"{error.strerror}: {error.filename}") from None
-
-    return json_command.run(work)
+    return json_command.run(lambda update: convert_voice(given.onnx, given.config, given.out, update))
 
 
 if __name__ == "__main__":

@@ -102,8 +102,10 @@ def _save_optimised(half: Any, path: Path) -> str:
     Extended, not all, optimisations: the last level's layouts bring a voice nothing, and are bound to one CPU.
     """
     import onnxruntime
-    from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph, InvalidProtobuf, NotImplemented
+    from onnxruntime.capi import onnxruntime_pybind11_state
 
+    kinds = [kind for kind in vars(onnxruntime_pybind11_state).values() if isinstance(kind, type)]
+    raised = tuple(kind for kind in kinds if issubclass(kind, Exception))
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
@@ -113,8 +115,8 @@ def _save_optimised(half: Any, path: Path) -> str:
     options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
     try:
         onnxruntime.InferenceSession(half.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    except (Fail, InvalidGraph, InvalidProtobuf, NotImplemented) as error:
-        raise ModelUnsupported(f"onnxruntime cannot run this voice: {error}") from None
+    except raised as error:
+        raise ModelUnsupported(f"onnxruntime cannot run this voice, or not write {path.name}: {error}") from None
     return str(onnxruntime.__version__)
 
 

@@ -8,6 +8,7 @@ or the error's own. The command ends, and cleans up, when its parent dies.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import sys
@@ -16,7 +17,7 @@ from types import FrameType
 
 import msgspec
 
-from assistant.errors import AssistantError, Cancelled
+from assistant.errors import AssistantError, Cancelled, FetchFailed, ModelError
 
 Update = Callable[[int, int], None]
 """Called with (done, total)."""
@@ -47,7 +48,16 @@ def run(work: Callable[[Update], msgspec.Struct]) -> int:
         return _fail(say, Cancelled("the conversion was interrupted; nothing was left behind"))
     except BrokenPipeError:
         return int(AssistantError.exit_code)  # nobody reads; the work has been undone on the way up
+    except OSError as error:
+        return _fail(say, _of_the_system(error))
     return 0
+
+
+def _of_the_system(error: OSError) -> AssistantError:
+    what = f"{error.strerror or error}: {error.filename or 'no file named'}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return FetchFailed(f"{what}; make room and run this again", code="disk-full")
+    return ModelError(f"{what}; check the path and its permissions")
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

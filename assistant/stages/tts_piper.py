@@ -128,7 +128,10 @@ class PiperTts:
                     return marker
             if attempt == 0:
                 tts_piper_cache.build(onnx, folder)
-        raise ModelDamaged(f"the files in {folder} do not stay as they were written; check the disk")
+        raise ModelDamaged(
+            f"the files in {folder} do not stay as they were written: check the disk; or onnxruntime was replaced"
+            " while this ran: try again"
+        )
 
     def _calibrated(self, path: Path, voice: str) -> float:
         """The gain that brings this voice to the usual loudness; measured at its first start, then remembered."""

@@ -216,3 +216,26 @@ def test_the_cut_is_found_by_structure_not_by_name() -> None:
     ]
     assert voice_graph.find_cuts(nodes, ["w", "b"]) == ["anything", "speaker"]
     assert voice_graph.find_cuts(nodes[:1], []) == []
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_in_json(tmp_path: Path) -> None:
+    config = tmp_path / "c.json"
+    config.write_text(json.dumps({"audio": {"sample_rate": 22050}, "phoneme_id_map": {"a": [1]}}))
+    model = helper.make_graph(
+        [
+            helper.make_node("Identity", ["input"], ["latent"], name="/flow"),
+            helper.make_node("Conv", ["latent", "w"], ["output"], name="/dec/conv_pre/Conv"),
+        ],
+        "g",
+        [helper.make_tensor_value_info("input", TensorProto.FLOAT, [1, 1, "t"])],
+        [helper.make_tensor_value_info("output", TensorProto.FLOAT, [1, 1, "t"])],
+        [helper.make_tensor("w", TensorProto.FLOAT, [1, 1, 1], [1.0])],
+    )
+    onnx.save(helper.make_model(model), str(tmp_path / "x.onnx"))
+    (tmp_path / "file").write_text("")
+    before = sorted(tmp_path.iterdir())
+    status, lines, stderr = run(tmp_path / "x.onnx", config, tmp_path / "file/out")
+    assert status != 0
+    assert set(lines[-1]) == {"error"}
+    assert "Traceback" not in stderr
+    assert sorted(tmp_path.iterdir()) == before
