@@ -1,4 +1,4 @@
-"""What surrounds whisper's network: its prompt, its tokens, and its habit of inventing. Pure; imports the standard library.
+"""What surrounds whisper's network: its prompt, its tokens, and its habit of inventing. Pure; imports nothing of ours.
 
 Whisper was trained on subtitles. Given noise it writes what subtitles say over noise ("Thank you.", "Thanks for
 watching!"), or says one phrase over and over. Text is therefore believed by its probability, and the usual inventions
@@ -22,8 +22,9 @@ NO_SPEECH, NO_SPEECH_LOGPROB = 0.6, -1.0
 SURE_LOGPROB = -0.7
 INVENTIONS = frozenset(
     {
-        "thank you", "thank you very much", "thank you so much", "thanks", "thanks for watching", "you", "bye", "bye bye",
-        "thank you for watching", "please subscribe", "subscribe", "the end", "oh", "im sorry", "so", "okay bye",
+        "thank you", "thank you very much", "thank you so much", "thanks", "thanks for watching", "you", "bye",
+        "bye bye", "thank you for watching", "please subscribe", "subscribe", "the end", "oh", "im sorry", "so",
+        "okay bye",
         "im going to go to the bathroom", "im gonna go to the bathroom", "ill see you next time", "see you next time",
     }
 )  # fmt: skip
@@ -64,7 +65,7 @@ def folded(text: str) -> str:
 
 
 def without_loops(text: str, seconds: float) -> str:
-    """Leaves one of a phrase that ends `text` again and again, if it was said faster than anyone speaks, or too often."""
+    """Leaves one of a phrase that ends `text` again and again, said faster than anyone speaks, or too often."""
     words = text.split()
     plain = [folded(word) for word in words]
     for size in range(1, len(words) // 2 + 1):
