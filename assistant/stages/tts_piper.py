@@ -231,4 +231,5 @@ def _session(path: Path, threads: int) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # idle threads shall not burn a core
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # it was done at build time
     options.enable_mem_pattern = False  # patterns are kept per length: memory that grows with every new sentence
+    options.enable_mem_reuse = False  # planning it takes 0.55 of 0.65 s; the arena reuses memory all the same
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

@@ -7,6 +7,8 @@ weights' digests are checked while the network starts, and nothing is spoken bef
 
 from __future__ import annotations
 
+import hashlib
+import mmap
 import subprocess
 import sys
 import threading
@@ -33,7 +35,7 @@ def read_marker(onnx: Path, folder: Path, onnxruntime_version: str) -> CutVoice 
         (marker.format, marker.onnxruntime, marker.cpu) == (FORMAT, onnxruntime_version, cpu_signature())
         and sizes == {name: mark.bytes for name, mark in marker.files.items()}
         and _same_source(onnx, marker)
-        and _intact(folder, marker, ".onnx")
+        and _graphs_intact(folder, marker)
     )
     return marker if good else None
 
@@ -46,29 +48,47 @@ def _same_source(onnx: Path, marker: CutVoice) -> bool:
     return stat.st_mtime_ns == mark.mtime_ns or sha256_of(onnx) == mark.sha256
 
 
-def _intact(folder: Path, marker: CutVoice, suffix: str) -> bool:
-    wanted = {name: mark.sha256 for name, mark in marker.files.items() if name.endswith(suffix)}
+def _graphs_intact(folder: Path, marker: CutVoice) -> bool:
     try:
-        return all(sha256_of(folder / name) == digest for name, digest in wanted.items())
+        graphs = [(folder / name, mark) for name, mark in marker.files.items() if name.endswith(".onnx")]
+        return all(sha256_of(path) == mark.sha256 for path, mark in graphs)
     except OSError:
         return False
 
 
 class WeightsCheck:
-    """Compares the weights' digests in a thread, for about as long as the network takes to start."""
+    """Compares the weights' digests in a thread, for about as long as the network takes to start.
+
+    Onnxruntime holds the GIL while it starts a network, so each file is digested in one call that does not need it.
+    """
 
     def __init__(self, folder: Path, marker: CutVoice) -> None:
         self._good = False
+        self._begun = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(folder, marker), name="weights-check")
         self._thread.start()
+        self._begun.wait()
 
     def _run(self, folder: Path, marker: CutVoice) -> None:
-        self._good = _intact(folder, marker, ".bin")
+        try:
+            wanted = {name: mark.sha256 for name, mark in marker.files.items() if name.endswith(".bin")}
+            mapped = {name: _mapped(folder / name) for name in sorted(wanted, reverse=True)}  # the large one first
+            self._begun.set()
+            self._good = all(hashlib.sha256(data).hexdigest() == wanted[name] for name, data in mapped.items())
+        except (OSError, ValueError):
+            self._good = False  # gone, or empty
+        finally:
+            self._begun.set()
 
     def good(self) -> bool:
         """Waits for the result."""
         self._thread.join()
         return self._good
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def build(onnx: Path, folder: Path, timeout_s: float = BUILD_TIMEOUT_S) -> None:
