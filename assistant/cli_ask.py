@@ -117,7 +117,7 @@ async def _ask(asked: Request, sets: list[str], started: float, server: ForkServ
     except asyncio.CancelledError:
         if not last:
             raise
-        return Answer(last[0], Cancelled("interrupted"))
+        return Answer(last[0], Cancelled("the query was cancelled"))
 
 
 def _end_on_signals() -> None:

@@ -17,7 +17,7 @@ from datetime import datetime
 
 from assistant import skills
 from assistant.audio import vad
-from assistant.errors import AssistantError, NoSpeech
+from assistant.errors import AssistantError, Cancelled, NoSpeech
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
 from assistant.memory_orchestrator.probe import MIB
 from assistant.messages import (
@@ -109,7 +109,7 @@ class Pipeline:
             run.error = error
             self._emit("error", {"query_id": query.id, **error.to_dict()})
         except asyncio.CancelledError:
-            outcome = Outcome.CANCELLED
+            outcome, run.error = Outcome.CANCELLED, Cancelled("the query was cancelled")
             raise
         finally:
             report = self._report(run, outcome)
@@ -148,15 +148,16 @@ class Pipeline:
         started = time.monotonic()
         self._emit("stt-start", {"query_id": run.query.id})
         # both load while the recording is read and searched for speech
-        warming = asyncio.gather(self._warm(Stage.ASR), self._warm(Stage.INTENT))
+        warming = [asyncio.create_task(self._warm(stage)) for stage in (Stage.ASR, Stage.INTENT)]
         try:
             speech = await asyncio.to_thread(_speech_of, read)
             text = await self._hear(run, speech)
-            await warming
+        except BaseException:
+            for task in warming:
+                task.cancel()
+            raise
         finally:
-            if not warming.done():
-                warming.cancel()
-                await asyncio.gather(warming, return_exceptions=True)
+            await asyncio.gather(*warming, return_exceptions=True)
         run.timings["asr"] = _ms_since(started)
         if not text:
             raise NoSpeech("nothing was understood", stage=Stage.ASR)
