@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 _Rule = tuple[re.Pattern[str], Callable[[re.Match[str]], str] | str]
 
-_NUMBER = r"\d+(?:,\d{3})*(?:\.\d+)?"
+# begins where digits begin: tried from each of a thousand digits it would take a second
+_NUMBER = r"(?<!\d)\d+(?:,\d{3})*(?:\.\d+)?"
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
            "December")  # fmt: skip
 _MONTH = "|".join([*_MONTHS, *(month[:3] for month in _MONTHS if month != "May"), "Sept"])

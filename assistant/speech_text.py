@@ -19,7 +19,7 @@ _RULER = re.compile(r"[\s*_=~+|:.—–-]*\Z")
 _TABLE_ROW = re.compile(r"\s*\|(.+?)\|?\s*\Z")
 _LINE_START = re.compile(r"\s*(?:#{1,6}\s+|>+\s?|[-*+•‣▪◦·]\s+(?:\[[ xX]\]\s+)?)+")
 _INLINE: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"!?\[([^\]]*)\]\([^)]*\)"), r"\1"),  # links and pictures
+    (re.compile(r"!?\[([^\[\]]{0,300})\]\([^()]{0,1000}\)"), r"\1"),  # links and pictures
     (re.compile(r"<(https?://[^>\s]+)>"), r"\1"),
     (re.compile(r"</?[A-Za-z][^<>]{0,200}>"), " "),
     (re.compile(r"\b(?:https?://|(?=www\.))(?:www\.)?([\w.-]+\w)(?::\d+)?(?:/[^\s)\]]*[^\s)\].,;:!?])?/?"), r"\1"),
@@ -47,6 +47,7 @@ _WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"±"), " plus or minus "),
     (re.compile(r"\s+[—–-]+\s+|\s*—\s*"), ", "),
     (re.compile(r"…"), "..."),
+    (re.compile(r"[*`]"), " "),  # what was no markdown and no product
     (re.compile(r"([!?])[!?]+"), r"\1"),
 )
 _INITIALS = re.compile(r"\b((?:[A-Z]\.\s?){2,})(?=(\s*\Z)|(\s*[A-Z])|)")
@@ -127,8 +128,8 @@ def _without_symbols(text: str) -> str:
 
 
 def _spell_out(line: str) -> str:
-    line = _INITIALS.sub(_initials, line)
-    line = expand(line)
+    line = _SPACES.sub(" ", line)
+    line = expand(_INITIALS.sub(_initials, line))
     for pattern, by in _WORDS:
         line = pattern.sub(by, line)
     line = _SPACES.sub(" ", line).strip()

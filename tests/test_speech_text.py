@@ -1,6 +1,7 @@
 """What a voice is given to read."""
 
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -118,5 +119,13 @@ def test_no_cent_is_lost(dollars: int, cents: int) -> None:
     assert ("cent" in said) == (cents > 0)
 
 
-def test_a_hundred_kilobytes_take_no_time() -> None:
-    assert len(speakable("word *bold* $5 8:00 [x](y) " * 4000)) > 50_000
+@pytest.mark.parametrize(
+    "part", ["9", "[", "*", "1/", "<a", "$1,000", "1-", "www.", "`", "|", "A.", "word $5 8:00 [x](y) "]
+)
+def test_time_grows_with_the_text_and_no_faster(part: str) -> None:
+    def seconds(size: int) -> float:
+        started = time.perf_counter()
+        speakable(part * (size // len(part)))
+        return time.perf_counter() - started
+
+    assert seconds(20_000) < 2.0
