@@ -28,7 +28,9 @@ MAX_SPOOL_BYTES = 512 * 2**20
 MIN_RATE, MAX_RATE = 4_000, 384_000
 """Hz; a rate outside of this comes from a damaged header."""
 
-_BLOCK_SAMPLES = 65_536
+_BLOCK_FRAMES = 4_096
+"""Damage costs at most one block of the sound before it."""
+_PIPE_BLOCK = 65_536
 _SPOOL_IN_MEMORY = 8 * 2**20
 _WAY_OUT = "Give a WAV, FLAC, OGG or MP3 file, for example one made with `arecord -f S16_LE -r 16000 question.wav`."
 
@@ -103,7 +105,7 @@ def _seekable(source: Path | BinaryIO, name: str, stack: contextlib.ExitStack) -
 def _spooled(stream: BinaryIO, name: str, stack: contextlib.ExitStack) -> BinaryIO:
     """libsndfile must seek, which a pipe cannot: keeps a copy, in memory while it is small."""
     copy = stack.enter_context(tempfile.SpooledTemporaryFile(max_size=_SPOOL_IN_MEMORY))  # noqa: SIM115 - the stack closes it
-    while block := stream.read(_BLOCK_SAMPLES):
+    while block := stream.read(_PIPE_BLOCK):
         copy.write(block)
         if copy.tell() > MAX_SPOOL_BYTES:
             raise _too_long(name, MAX_SECONDS)
@@ -115,8 +117,14 @@ def _spooled(stream: BinaryIO, name: str, stack: contextlib.ExitStack) -> Binary
 def _decoder(stream: BinaryIO, name: str) -> Iterator[Any]:
     import soundfile
 
+    class Forward(soundfile.SoundFile):  # type: ignore[misc]
+        """Forward only: seeking between blocks, as soundfile does, puts clicks into MP3 and trips over damage."""
+
+        def seekable(self) -> bool:
+            return False
+
     try:
-        sound = soundfile.SoundFile(stream)
+        sound = Forward(stream)
     except (soundfile.SoundFileError, TypeError) as error:
         detail = getattr(error, "error_string", str(error)).strip().rstrip(".")
         raise BadAudio(
@@ -148,11 +156,10 @@ def _blocks(sound: Any, name: str) -> Iterator[Any]:
     """float32 blocks [frames, channels]. Never trusts the frame count of a header; keeps what came before damage."""
     import soundfile
 
-    frames = max(1, _BLOCK_SAMPLES // int(sound.channels))
     some = False
     while True:
         try:
-            block = sound.read(frames, dtype="float32", always_2d=True)
+            block = sound.read(_BLOCK_FRAMES, dtype="float32", always_2d=True)
         except soundfile.SoundFileError as error:
             if some:
                 return
