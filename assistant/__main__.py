@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from types import FrameType
 
 
@@ -15,6 +16,10 @@ def main() -> None:
     # while modules are imported there is nothing to clean up, and a traceback would help nobody; a verb that has
     # something to clean up takes Ctrl-C over (cli_output.reported)
     signal.signal(signal.SIGINT, _leave_at_once)
+    if sys.argv[1:2] == ["ask"] and "--help" not in sys.argv:
+        from assistant.stages import spawn
+
+        spawn.early()
     from assistant.cli import app
 
     app()

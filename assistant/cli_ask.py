@@ -22,7 +22,6 @@ import typer
 
 from assistant import cli_output
 from assistant.errors import Cancelled, DeviceError, UsageError
-from assistant.stages.fork_client import ForkServer
 
 if TYPE_CHECKING:
     from assistant.audio.devices import Speaker
@@ -70,10 +69,7 @@ def ask(
             raise UsageError("give a question as TEXT or with --wav FILE, and not both")
         if out is not None and no_speech:
             raise UsageError("--out and --no-speech exclude each other")
-        # before the imports that follow: its interpreter starts while they run
-        server = ForkServer()
-        server.spawn()
-        answer = asyncio.run(_ask(Request(text, wav, out, not no_speech, as_json), sets or [], started, server))
+        answer = asyncio.run(_ask(Request(text, wav, out, not no_speech, as_json), sets or [], started))
         if as_json:
             cli_output.emit(msgspec.to_builtins(answer.report))
         else:
@@ -84,7 +80,7 @@ def ask(
             raise answer.error
 
 
-async def _ask(asked: Request, sets: list[str], started: float, server: ForkServer) -> Answer:
+async def _ask(asked: Request, sets: list[str], started: float) -> Answer:
     from assistant import config as settings
     from assistant.daemon import Assistant
     from assistant.query import Answer, Query
@@ -101,7 +97,7 @@ async def _ask(asked: Request, sets: list[str], started: float, server: ForkServ
             cli_output.say(f"heard    {data['text']}")
 
     try:
-        async with Assistant(config, server=server, emit=follow) as assistant:
+        async with Assistant(config, emit=follow) as assistant:
             with _sink(config, asked.out, asked.speak) as sink:
                 query = Query(
                     text=asked.text,

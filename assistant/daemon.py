@@ -34,15 +34,14 @@ class Assistant:
         *,
         owner: str = "",
         store: ModelStore | None = None,
-        server: ForkServer | None = None,
         emit: Emit = lambda name, data: None,
     ) -> None:
-        """`owner` names the ledger: "daemon", or this process when empty. `server`: one that was spawned earlier."""
+        """`owner` names the ledger: "daemon", or this process when empty."""
         self._config = config
         self._owner = owner or str(os.getpid())
         self._store = store or ModelStore.default()
         self._emit = emit
-        self._server = server or ForkServer()
+        self._server = ForkServer()
         self._calibration = Calibration(paths.state_dir() / "measured.json")
         self._supervisors: dict[Stage, Supervisor] = {}
         self._memory: MemoryOrchestrator

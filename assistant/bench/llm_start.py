@@ -24,9 +24,9 @@ from assistant.errors import AssistantError
 from assistant.memory_orchestrator.probe import MIB, Probe
 from assistant.messages import LlmRequest, Stage, Turn
 from assistant.model_store.store import ModelStore
-from assistant.stages import engine_path
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.process import Worker
+from assistant.stages.registry import engine_path
 from assistant.stages.supervisor import StageSpec
 
 TARGET_MS = 150

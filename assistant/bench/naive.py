@@ -52,17 +52,21 @@ def _generate(model: Path, text: str) -> str:
     from assistant.config import Llm
 
     llm = MNN.llm.create(str(model / "config.json"))
-    llm.set_config(
-        {"thread_num": os.cpu_count() or 1, "sampler_type": "greedy", "max_new_tokens": Llm().max_new_tokens}
-    )
+    llm.set_config({"thread_num": os.cpu_count() or 1})
     llm.load()
     turns = [{"role": "system", "content": Llm().system_prompt}, {"role": "user", "content": text}]
-    tokens = llm.generate(llm.tokenizer_encode(llm.apply_chat_template(turns)))
-    reply = "".join(llm.tokenizer_decode(token) for token in tokens)
-    for special in ("<|im_end|>", "<|endoftext|>"):
-        reply = reply.replace(special, "")
-    del llm
-    return reply.strip()
+    llm.generate_init()
+    logits = llm.forward(llm.tokenizer_encode(llm.apply_chat_template(turns)))
+    reply: list[str] = []
+    while len(reply) < Llm().max_new_tokens:
+        token = int(logits.read().argmax())
+        piece = llm.tokenizer_decode(token)
+        if piece in ("<|im_end|>", "<|endoftext|>"):
+            break
+        reply.append(piece)
+        logits = llm.forward([token])
+    del logits, llm
+    return "".join(reply).strip()
 
 
 def _speak(voice: Path, reply: str, answer: str) -> float:

@@ -8,9 +8,9 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 
 from assistant.errors import StageError, StageStartTimeout
+from assistant.stages import spawn
 
 log = logging.getLogger(__name__)
 
@@ -18,8 +18,7 @@ _STOP_GRACE_S = 1.0
 
 
 class ForkServer:
-    """One per daemon. `spawn` may come before there is an event loop: its interpreter then starts while the caller
-    still imports; `start` attaches it. The first `fork` waits for that interpreter, not for its preloads."""
+    """One per daemon. The first `fork` waits for the server's interpreter, not for all of its preloads."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -29,31 +28,10 @@ class ForkServer:
         self._turn = asyncio.Lock()
         self.pid = 0
 
-    def spawn(self) -> None:
-        """Starts the process; returns at once."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "assistant.stages.forkserver", str(theirs.fileno()), str(os.getpid())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                # its own session: a terminal's Ctrl-C must reach the daemon alone
-                start_new_session=True,
-                # one heap arena: with one per thread, what is freed in one is not reused by another; and nothing
-                # in a fully local assistant reports to anybody, should a newer onnxruntime be installed
-                env={**os.environ, "MALLOC_ARENA_MAX": "1", "ORT_DISABLE_TELEMETRY": "1"},
-            )
-        ours.setblocking(False)
-        self.pid = self._process.pid
-        self._control = ours
-
     def start(self) -> None:
-        """Inside the event loop: listens to the process, which is spawned if it was not yet."""
-        if self._control is None:
-            self.spawn()
-        assert self._control is not None
+        """Takes the process that was started early, or starts one; returns at once."""
+        self._process, self._control = spawn.taken()
+        self.pid = self._process.pid
         asyncio.get_running_loop().add_reader(self._control, self._read)
 
     async def fork(self, sock: socket.socket, log_fd: int, deadline_s: float) -> int:

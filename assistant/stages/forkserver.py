@@ -1,8 +1,8 @@
 """The small warm parent of all workers: `python -m assistant.stages.forkserver FD`.
 
-Owns: forking a worker in a few milliseconds and reaping it. It imports numpy and MNN between requests, never before
-one: a worker that is asked for early is forked early, and one that needs MNN finds it there. It must stay single
-threaded, so it imports no library that starts threads (onnxruntime does).
+Owns: forking a worker in a few milliseconds and reaping it. It imports MNN between requests, never before one: a
+recogniser that is asked for early is forked early, and an LLM finds MNN there. It must stay single threaded, so it
+imports no library that starts threads (onnxruntime does).
 
 Why not multiprocessing's forkserver: that one imports the caller's main module again in every child, starts a second
 helper process, and leaves a socket directory behind when its owner is killed.
@@ -22,8 +22,10 @@ import socket
 import sys
 import traceback
 
-PRELOAD = ("assistant.stages.worker", "numpy", "MNN.llm")
-"""In this order: what every worker needs comes first."""
+PRELOAD_FIRST = ("assistant.stages.worker", "numpy")
+"""What every worker needs: imported once, before the first fork, rather than by each of them at the same time."""
+PRELOAD_IDLE = ("MNN.llm",)
+"""What one of them needs: imported while nobody asks for anything."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_THP_DISABLE = 41
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -40,7 +42,9 @@ def main() -> None:
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    waiting = list(PRELOAD)
+    for name in PRELOAD_FIRST:
+        _preload(name)
+    waiting = list(PRELOAD_IDLE)
     while True:
         ready, _, _ = select.select([control.fileno(), woken], [], [], 0 if waiting else None)
         if woken in ready:

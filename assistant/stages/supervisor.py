@@ -5,6 +5,7 @@ Decides when a start is tried again; the orchestrator decides whether there is m
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -18,10 +19,10 @@ from assistant.memory_orchestrator.estimate import estimate
 from assistant.memory_orchestrator.policy import Need
 from assistant.memory_orchestrator.probe import Usage
 from assistant.messages import Stage, StageOutput, StageRequest
-from assistant.stages import engine_path
 from assistant.stages.base import EngineConfig
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.process import Worker, WorkerState
+from assistant.stages.registry import engine_path
 
 log = logging.getLogger(__name__)
 
@@ -137,6 +138,8 @@ class Supervisor:
 
     # --- work -------------------------------------------------------------------------------------------------------
     async def _start(self, *, doubt_cache: bool) -> None:
+        with contextlib.suppress(OSError):  # the engine says what it cannot do without it
+            self.spec.cache_dir.mkdir(parents=True, exist_ok=True)
         worker = Worker(self.spec.stage, self._server)
         self._worker = worker
         try:

@@ -9,10 +9,10 @@ from typing import Any
 
 from assistant.messages import LlmDelta, LlmDone, LlmRequest, Stage, StageOutput, Turn
 from assistant.model_store.store import ModelInfo
-from assistant.stages import engine_path
 from assistant.stages.base import EngineConfig
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.process import Worker
+from assistant.stages.registry import engine_path
 
 
 def config_of(model: ModelInfo, cache_dir: Path, **options: Any) -> EngineConfig:
