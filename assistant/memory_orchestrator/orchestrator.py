@@ -227,7 +227,7 @@ class MemoryOrchestrator:
 
     def _measure(self, entry: Entry) -> None:
         if entry.thing.pid:
-            sample = self._probe.sample(entry.thing.pid)
+            sample = self._probe.family_sample(entry.thing.pid)
             if sample.now.total:
                 seen = sample.peak_since(entry.sample)
                 entry.peak = Usage(max(entry.peak.anon, seen.anon), max(entry.peak.file, seen.file))

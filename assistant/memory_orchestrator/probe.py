@@ -66,6 +66,27 @@ class Probe:
         """PSS of one process; nothing for a process that has gone or is not ours."""
         return self.sample(pid).now
 
+    def family_sample(self, pid: int) -> Sample:
+        """A process and its descendants: what a worker starts to prepare a model counts as its own."""
+        samples = [self.sample(one) for one in self._family(pid)]
+        return Sample(
+            now=sum((one.now for one in samples), Usage()),
+            rss=sum(one.rss for one in samples),
+            # the peaks of children need not have been at the same time as the parent's
+            rss_peak=samples[0].rss_peak + sum(one.rss for one in samples[1:]),
+        )
+
+    def _family(self, pid: int) -> list[int]:
+        found = [pid]
+        for one in found:
+            try:
+                tasks = list((self._root / f"proc/{one}/task").iterdir())
+                children = [(task / "children").read_text("ascii").split() for task in tasks]
+            except OSError:
+                continue
+            found += [int(child) for group in children for child in group]
+        return found
+
     def sample(self, pid: int) -> Sample:
         """PSS and the high-water mark of RSS of one process; zeros for one that has gone or is not ours."""
         try:

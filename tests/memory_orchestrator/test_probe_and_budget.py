@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import mmap
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,20 @@ def test_a_spike_between_two_readings_is_not_missed() -> None:
     assert after.now.anon < before.now.anon + 40 * MIB
     high = before.rss_peak - before.rss  # an earlier test may have been higher still
     assert after.peak_since(before).anon > before.now.anon + 50 * MIB or high > 64 * MIB
+
+
+def test_what_a_process_has_started_counts_as_its_own() -> None:
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+    inner = f"block = b'x' * {40 * MIB}; print('on', flush=True); import time; time.sleep(60)"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, inner], stdout=subprocess.PIPE, start_new_session=True
+    ) as parent:
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        alone, family = Probe().sample(parent.pid), Probe().family_sample(parent.pid)
+        os.killpg(parent.pid, 9)
+    assert alone.now.anon < 20 * MIB
+    assert family.now.anon > 40 * MIB
 
 
 def test_a_process_that_has_gone_holds_nothing() -> None:
