@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ _BLOCKS_KEPT = 0.9
 """A file system may store a file in somewhat fewer blocks later; a truncated or punched one has far fewer."""
 _ROOM = 1.6
 """Free disk needed per byte of weights: the runtime's layout widens scales to fp32 (measured: 1.1 to 1.4)."""
+_KEEP_S = 30 * 24 * 3600
+"""Seconds that the cache of a model, or of an MNN version, is kept after its last use."""
 _SPARE = 64 * 1024 * 1024
 """Bytes of disk that a cache must leave free: a full disk harms more than a slow start."""
 
@@ -40,7 +43,10 @@ class MnnCache:
         """Whether the cache may be mapped as it is."""
         try:
             sizes = json.loads((self.path / MARKER).read_text("utf-8"))["files"]
-            return bool(sizes) and all(_is_like(self.path / name, entry) for name, entry in sizes.items())
+            good = bool(sizes) and all(_is_like(self.path / name, entry) for name, entry in sizes.items())
+            if good:
+                os.utime(self.path / MARKER)  # when it was last used
+            return good
         except (OSError, ValueError, KeyError, TypeError):
             return False
 
@@ -93,11 +99,14 @@ class MnnCache:
             self._building = None
 
     def _sweep(self) -> None:
-        """Removes what processes that have died left half built."""
+        """Removes what processes that have died left half built, and caches that nobody has used for a month."""
         for path in self._root.glob(".building-*"):
             pid = path.name.rpartition("-")[2]
             if pid.isdigit() and not Path(f"/proc/{pid}").exists():
                 shutil.rmtree(path, ignore_errors=True)
+        for marker in self._root.glob(f"*/{MARKER}"):
+            if time.time() - marker.stat().st_mtime > _KEEP_S:
+                shutil.rmtree(marker.parent, ignore_errors=True)
 
 
 def _stat(path: Path) -> dict[str, int]:

@@ -219,13 +219,20 @@ def test_a_cache_of_other_settings_or_another_model_is_never_opened(llm: ModelIn
     assert len(keys) == 8
 
 
-def test_what_dead_builders_left_is_removed(llm: ModelInfo, tmp_path: Path) -> None:
+def test_what_dead_builders_left_and_nobody_uses_is_removed(llm: ModelInfo, tmp_path: Path) -> None:
     dead = subprocess.Popen(["true"])
     dead.wait()
     stale = tmp_path / f".building-12345678-{dead.pid}"
     stale.mkdir()
+    forgotten, fresh = tmp_path / "forgotten", tmp_path / "fresh"
+    for folder, age_s in ((forgotten, 40 * 24 * 3600), (fresh, 3600)):
+        folder.mkdir()
+        (folder / MARKER).touch()
+        os.utime(folder / MARKER, (time.time() - age_s,) * 2)
     answer(llm, tmp_path)
     assert not stale.exists()
+    assert not forgotten.exists()
+    assert fresh.exists()
 
 
 @pytest.fixture
