@@ -6,11 +6,13 @@ and what it does wrong is in `whisper_text` (which is pure); features are in `wh
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
+import os
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Generator, Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -27,8 +29,11 @@ MIN_WINDOW_S = 15.0
 """Shorter windows make whisper loop; 12 s was less accurate on commands (word error rate 0.24 against 0.21)."""
 MAX_WINDOW_S = 30.0
 """What the model was trained on."""
-MAX_PIECE_S = 28.0
-MIN_PIECE_S = 14.0
+MAX_PIECE_S, MIN_PIECE_S = 14.0, 6.0
+"""Longer audio is cut into pieces that fill the smallest window: whisper sometimes stops after the first of several
+sentences, and the shorter the piece, the less is lost."""
+SPARSE_FROM_S, SPARSE_TOKENS_PER_S = 5.0, 1.6
+"""A longer piece with fewer tokens than this was probably not heard to its end. People say about 3 a second."""
 MIN_AUDIO_S = 0.1
 DOUBTFUL_LOGPROB = (-0.8, -0.3)
 """Greedy text with a mean log-probability in between is checked with a beam, for 25 ms more on the same encoding.
@@ -41,6 +46,22 @@ _BEAM = 5
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     language: str = ""
     """Of a multilingual model, for example "fr"; empty = found out from the audio."""
+
+
+class _Heard(NamedTuple):
+    text: str
+    tokens: int
+    logprob: float
+    """Sum over the tokens."""
+
+    @property
+    def confidence(self) -> float:
+        """The geometric mean of the tokens' probabilities; 0 when nothing was understood."""
+        return math.exp(self.logprob / self.tokens) if self.tokens else 0.0
+
+    def then(self, later: _Heard) -> _Heard:
+        text = f"{self.text} {later.text}".strip()
+        return _Heard(text, self.tokens + later.tokens, self.logprob + later.logprob)
 
 
 class WhisperAsr:
@@ -61,13 +82,14 @@ class WhisperAsr:
         """Raises `ModelMissing`, `ModelDamaged`, `ModelUnsupported`, `EngineFailed`."""
         name, directory = self._config.model, self._config.model_dir
         layout = check_files(name, directory)
-        _keep_heap_small()
+        # oneDNN is as fast as MKL here, and does not keep a second, packed copy of the weights (20 MiB)
+        os.environ.setdefault("CT2_USE_MKL", "0")
         try:
             import ctranslate2
         except (ImportError, OSError) as error:
             raise EngineFailed(f"The speech recogniser cannot be loaded: {error}. Run scripts/setup again.") from None
         try:
-            directory = int8_copy(directory, layout, self._config.cache_dir)
+            directory = int8_copy(name, directory, layout, self._config.cache_dir)
         except OSError:
             directory = self._config.model_dir  # no room for the copy: slower to load, the same afterwards
         try:
@@ -87,19 +109,31 @@ class WhisperAsr:
         """Raises `EngineFailed`. Nothing understood gives the text ""."""
         if self._model is None:
             raise EngineFailed("The speech recogniser was asked before its model was loaded. Load the stage first.")
-        pieces = list(pieces_of(samples_from(request.pcm)))
-        texts: list[str] = []
-        weights: list[tuple[float, int]] = []
+        try:
+            yield from self._transcribed(list(pieces_of(samples_from(request.pcm))))
+        finally:
+            _give_heap_back()
+
+    def _transcribed(self, pieces: list[NDArray[np.float32]]) -> Iterator[Progress | Transcript]:
+        heard = _Heard("", 0, 0.0)
         for number, piece in enumerate(pieces):
-            encoded = self._encode(piece)
-            yield Progress(done=2 * number + 1, total=2 * len(pieces))
-            text, logprob = self._decode(encoded, len(piece) / ASR_RATE)
-            if text:
-                texts.append(text)
-                weights.append((logprob, len(piece)))
+            heard = heard.then((yield from self._piece(piece, number, len(pieces))))
             if number + 1 < len(pieces):
-                yield Transcript(text=" ".join(texts), final=False, confidence=_confidence(weights))
-        yield Transcript(text=" ".join(texts), final=True, confidence=_confidence(weights))
+                yield Transcript(text=heard.text, final=False, confidence=heard.confidence)
+        yield Transcript(text=heard.text, final=True, confidence=heard.confidence)
+
+    def _piece(self, piece: NDArray[np.float32], number: int, total: int) -> Generator[Progress, None, _Heard]:
+        """What is said in one piece; heard once more in two parts when that seems to be too little."""
+        encoded = self._encode(piece)
+        yield Progress(done=2 * number + 1, total=2 * total)
+        seconds = len(piece) / ASR_RATE
+        heard = self._decode(encoded, seconds)
+        if seconds < SPARSE_FROM_S or heard.tokens > SPARSE_TOKENS_PER_S * seconds:
+            return heard
+        cut = len(piece) // 4 + _quietest(piece[len(piece) // 4 : len(piece) * 3 // 4])
+        first = yield from self._piece(piece[:cut], number, total)
+        second = yield from self._piece(piece[cut:], number, total)
+        return max(heard, first.then(second), key=lambda each: each.tokens)
 
     def _encode(self, piece: NDArray[np.float32]) -> Any:
         frames = 2 * round(window_seconds(len(piece) / ASR_RATE) * FRAMES_PER_S / 2)
@@ -109,18 +143,19 @@ class WhisperAsr:
         except RuntimeError as error:
             raise EngineFailed(f"The speech recogniser failed: {error}. Try again.") from None
 
-    def _decode(self, encoded: Any, seconds: float) -> tuple[str, float]:
-        """(text or "", mean log-probability of its tokens)."""
+    def _decode(self, encoded: Any, seconds: float) -> _Heard:
         prompt = whisper_text.prompt(self._language(encoded) if self._model.is_multilingual else None)
         best = self._generate(encoded, prompt, seconds, beam=1)
         if DOUBTFUL_LOGPROB[0] < best.scores[0] < DOUBTFUL_LOGPROB[1]:
             other = self._generate(encoded, prompt, seconds, beam=_BEAM)
             if other.scores[0] > best.scores[0]:
                 best = other
-        text = whisper_text.without_loops(whisper_text.decode(best.sequences[0]), seconds)
+        said = whisper_text.decode(best.sequences[0])
+        text = whisper_text.without_loops(said, seconds)
         if not whisper_text.believable(text, best.scores[0], best.no_speech_prob):
-            return "", best.scores[0]
-        return text, best.scores[0]
+            return _Heard("", 0, 0.0)
+        tokens = max(1, len(best.sequences[0]) * len(text) // len(said))
+        return _Heard(text, tokens, best.scores[0] * tokens)
 
     def _language(self, encoded: Any) -> str:
         if self._options.language:
@@ -153,7 +188,7 @@ def pieces_of(audio: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
     """Cuts float32 at 16 kHz into pieces of at most `MAX_PIECE_S`, cut where the quietest 0.2 s are."""
     longest, least = int(MAX_PIECE_S * ASR_RATE), int(MIN_PIECE_S * ASR_RATE)
     while len(audio) > longest:
-        cut = least + _quietest(audio[least:longest])
+        cut = least + _quietest(audio[least : min(longest, len(audio) - ASR_RATE)])  # a second or more remains
         yield audio[:cut]
         audio = audio[cut:]
     if len(audio) >= MIN_AUDIO_S * ASR_RATE:
@@ -167,20 +202,8 @@ def _quietest(audio: NDArray[np.float32]) -> int:
     return int(np.argmin(np.convolve(energy, np.ones(4), "valid")) + 2) * step
 
 
-def _confidence(weights: list[tuple[float, int]]) -> float:
-    """exp of the mean log-probability, weighted by duration; 0 when nothing was understood."""
-    total = sum(samples for _, samples in weights)
-    return math.exp(sum(logprob * samples for logprob, samples in weights) / total) if total else 0.0
-
-
-def _keep_heap_small() -> None:
-    """Tells glibc to hand big blocks back at once: 20-30 MiB less after a query. Elsewhere there is nothing to tell."""
-    if sys.platform != "linux":
-        return
-    mmap_threshold, arena_max = -3, -8
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):  # a C library other than glibc
-        return
-    mallopt(mmap_threshold, 256 * 1024)
-    mallopt(arena_max, 1)
+def _give_heap_back() -> None:
+    """Returns what glibc keeps for later: 35 MiB after a query. Elsewhere there is nothing to tell."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):  # a C library other than glibc
+            ctypes.CDLL(None).malloc_trim(0)

@@ -13,8 +13,8 @@ MAX_NEW_TOKENS = 220
 """Half of the model's context of 448, less the prompt."""
 TOKENS_PER_S, SPARE_TOKENS = 8, 10
 """Nobody speaks more than 8 tokens a second; what goes beyond is a loop."""
-MAX_WORDS_PER_S = 4.5
-"""Repeated phrases above this rate were not spoken twice."""
+MAX_WORDS_PER_S = 3.0
+"""Whoever repeats a phrase speaks slower than this."""
 MAX_REPEATS = 6
 MIN_LOGPROB = -1.8
 """Of "pause", misheard, -2.5; of the faintest command that was understood, -1.5."""
@@ -68,13 +68,13 @@ def without_loops(text: str, seconds: float) -> str:
     """Leaves one of a phrase that ends `text` again and again, said faster than anyone speaks, or too often."""
     words = text.split()
     plain = [folded(word) for word in words]
-    for size in range(1, len(words) // 2 + 1):
-        block, repeats = plain[-size:], 1
-        while plain[-size * (repeats + 1) : -size * repeats or None] == block:
-            repeats += 1
-        too_fast = len(words) > MAX_WORDS_PER_S * seconds
-        if repeats >= MAX_REPEATS or (repeats >= 2 and too_fast):
-            return " ".join(words[: len(words) - size * (repeats - 1)])
+    too_fast = len(words) > MAX_WORDS_PER_S * seconds
+    for period in range(1, len(words) // 2 + 1):
+        again = 0  # words at the end that repeat the one a period before; the last copy may be broken off
+        while again < len(words) - period and plain[-1 - again] == plain[-1 - again - period]:
+            again += 1
+        if again >= period * (MAX_REPEATS - 1) or (again >= period and too_fast):
+            return " ".join(words[: len(words) - again])
     return text
 
 

@@ -15,6 +15,7 @@ import os
 import shutil
 import struct
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -29,6 +30,10 @@ _VERSION = 6
 _INT8, _FLOAT16, _FLOAT32 = 1, 4, 0
 _NEEDED = ("config.json", "model.bin")
 _SMALL_FILES = ("config.json", "vocabulary.txt", "vocabulary.json", "tokenizer.json", "preprocessor_config.json")
+
+
+_ABANDONED_S = 600
+"""Nobody takes longer to write a copy."""
 
 
 class Variable(msgspec.Struct, frozen=True):
@@ -80,8 +85,8 @@ def read_layout(path: Path) -> Layout:
         spec, revision, count = _text(file), _u32(file), _u32(file)
         variables = []
         for _ in range(count):
-            name, rank = _text(file), file.read(1)[0:1]
-            shape = struct.unpack(f"<{rank[0]}I", _exactly(file, 4 * rank[0])) if rank else ()
+            name, rank = _text(file), _exactly(file, 1)[0]
+            shape = struct.unpack(f"<{rank}I", _exactly(file, 4 * rank))
             type_id, size = struct.unpack("<BI", _exactly(file, 5))
             variables.append(Variable(name, shape, type_id, file.tell(), size))
             if file.seek(size, os.SEEK_CUR) > total:
@@ -108,20 +113,19 @@ def _text(file: BinaryIO) -> str:
     return _exactly(file, size)[:-1].decode()
 
 
-def int8_copy(directory: Path, layout: Layout, cache_dir: Path) -> Path:
+def int8_copy(model: str, directory: Path, layout: Layout, cache_dir: Path) -> Path:
     """A directory with the same model in int8: made on first use, reused while the source file is the same.
 
     Raises `OSError` when the cache cannot be written; nothing half-written stays behind.
     """
     source = directory / "model.bin"
     stat = source.stat()
-    target = cache_dir / f"whisper-int8-{stat.st_size:x}-{stat.st_mtime_ns:x}"
+    target = cache_dir / f"{model}-int8-{stat.st_size:x}-{stat.st_mtime_ns:x}"
     with contextlib.suppress(OSError, ValueError, struct.error):
         read_layout(target / "model.bin")
         return target
-    if target.exists():
-        shutil.rmtree(target)
-    part = Path(tempfile.mkdtemp(prefix=".whisper-int8-", dir=cache_dir))
+    _sweep(cache_dir, model)
+    part = Path(tempfile.mkdtemp(prefix=f".{model}-int8-", dir=cache_dir))
     try:
         _write_int8(source, layout, part / "model.bin")
         for name in _SMALL_FILES:
@@ -132,6 +136,15 @@ def int8_copy(directory: Path, layout: Layout, cache_dir: Path) -> Path:
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return target
+
+
+def _sweep(cache_dir: Path, model: str) -> None:
+    """Removes copies of earlier or damaged weights, and what a worker that was killed left half-written."""
+    for old in cache_dir.glob(f"{model}-int8-*"):
+        shutil.rmtree(old, ignore_errors=True)
+    for half in cache_dir.glob(f".{model}-int8-*"):
+        if half.stat().st_mtime < time.time() - _ABANDONED_S:
+            shutil.rmtree(half, ignore_errors=True)
 
 
 def _write_int8(source: Path, layout: Layout, target: Path) -> None:

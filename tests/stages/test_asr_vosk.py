@@ -1,0 +1,103 @@
+"""Vosk: streaming partial results, segments, and damage deep inside a model."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from assistant.messages import AsrRequest, Progress, Transcript
+from assistant.model_store.store import ModelInfo
+from assistant.stages.asr_vosk import PARTIAL_CONFIDENCE, Heard, VoskAsr
+from tests.speech_corpus import clip_pcm
+from tests.stages.asr_engines import CASES, loaded_in_child
+
+CASE = next(case for case in CASES if case.engine == "vosk")
+
+
+def result(text: str, *confidences: float) -> str:
+    words = [{"word": word, "conf": conf} for word, conf in zip(text.split(), confidences, strict=True)]
+    return json.dumps({"text": text, "result": words} if words else {"text": text})
+
+
+# --- adding up results, without a model -----------------------------------------------------------------------------
+def test_segments_are_joined_and_their_words_averaged() -> None:
+    heard = Heard()
+    heard.segment(result("turn on", 1.0, 0.8))
+    heard.partial(json.dumps({"partial": "the"}))
+    assert heard.text == "turn on the"
+    heard.segment(result("the lamp", 0.4, 0.6))
+    heard.segment(result(""))
+    assert heard.text == "turn on the lamp"
+    assert heard.confidence == pytest.approx(0.7)
+
+
+def test_a_segment_that_ends_empty_keeps_its_last_partial() -> None:
+    heard = Heard()
+    heard.partial(json.dumps({"partial": "stop"}))
+    heard.segment(result(""))
+    assert (heard.text, heard.confidence) == ("stop", PARTIAL_CONFIDENCE)
+
+
+def test_nothing_heard_is_nothing() -> None:
+    heard = Heard()
+    heard.partial(json.dumps({"partial": ""}))
+    heard.segment(result(""))
+    assert (heard.text, heard.confidence) == ("", 0.0)
+
+
+# --- the real thing -------------------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def engine(model: Callable[[str], ModelInfo], tmp_path_factory: pytest.TempPathFactory) -> Iterator[VoskAsr]:
+    engine = CASE.build(model(CASE.model).path, tmp_path_factory.mktemp("cache"))
+    assert isinstance(engine, VoskAsr)
+    engine.load()
+    yield engine
+    engine.close()
+
+
+@pytest.mark.engine
+def test_words_stream_while_the_audio_is_heard(engine: VoskAsr, speech: Path) -> None:
+    pcm = clip_pcm(speech, CASE.clip)
+    outputs = list(engine.run(AsrRequest(pcm=pcm)))
+    partials = [out.text for out in outputs if isinstance(out, Transcript) and not out.final]
+    assert partials[:2] == ["컴퓨터", "컴퓨터 빅스비"]
+    assert len(outputs) > len(pcm) / 32_000 / 0.25  # a chance to cancel at least every quarter of a second
+    assert sum(isinstance(out, Progress) for out in outputs) > len(partials)
+
+
+@pytest.mark.engine
+def test_speech_on_both_sides_of_a_pause_is_one_text(engine: VoskAsr, speech: Path) -> None:
+    """Vosk closes a segment in the pause; a final result alone would lose what came before."""
+    word = clip_pcm(speech, CASE.clip)[: int(2.6 * 32_000)]  # "컴퓨터"
+    *_, last = engine.run(AsrRequest(pcm=word + bytes(3 * 32_000) + word))
+    assert isinstance(last, Transcript)
+    assert last.text.split().count("컴퓨터") == 2
+
+
+@pytest.mark.engine
+def test_a_cancelled_request_leaves_no_words_behind(engine: VoskAsr, speech: Path) -> None:
+    started = engine.run(AsrRequest(pcm=clip_pcm(speech, CASE.clip)))
+    for out in started:
+        if isinstance(out, Transcript):
+            break
+    *_, last = engine.run(AsrRequest(pcm=bytes(32_000)))
+    assert last == Transcript(text="", final=True, confidence=0.0)
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["graph/Gr.fst", "graph/HCLr.fst", "ivector/final.ie"])
+def test_damage_anywhere_is_no_silent_success(model: Callable[[str], ModelInfo], tmp_path: Path, name: str) -> None:
+    """Kaldi may end its process over it; the supervisor turns that into `StageDied`."""
+    shutil.copytree(model(CASE.model).path, tmp_path / "model", copy_function=os.symlink)
+    path = tmp_path / "model" / name
+    data = path.read_bytes()[: path.stat().st_size // 2]
+    path.unlink()
+    path.write_bytes(data)
+    status, error, _ = loaded_in_child(CASE, tmp_path / "model", tmp_path)
+    assert error == "ModelDamaged" or status != 0
