@@ -93,7 +93,7 @@ class MemoryOrchestrator:
             if entry.users == 0 and entry.state is RowState.IN_USE:
                 entry.state = RowState.IDLE
             if thing.pid == 0:  # it died in our hands; its memory is back
-                self._forget(entry)
+                await self._unload(entry)
             self._write()
             await self._tell()
 

@@ -70,13 +70,19 @@ class Supervisor:
     """One stage. Satisfies the orchestrator's `Loadable`."""
 
     def __init__(
-        self, spec: StageSpec, server: ForkServer, calibration: Calibration, emit: Emit = lambda name, data: None
+        self,
+        spec: StageSpec,
+        server: ForkServer,
+        calibration: Calibration,
+        emit: Emit = lambda name, data: None,
+        path: str | None = None,
     ) -> None:
+        """`path`: `module:Class` of an engine that is not in the registry."""
         self.spec = spec
         self.load_ms = 0.0
         """From the request to a loaded engine: fork, import, load."""
         self.run_ms = 0.0
-        self._path = engine_path(spec.stage, spec.engine)
+        self._path = path or engine_path(spec.stage, spec.engine)
         self._server = server
         self._calibration = calibration
         self._emit = emit

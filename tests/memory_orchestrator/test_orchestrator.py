@@ -62,16 +62,16 @@ class Holder:
             raise EngineFailed("no")
 
     async def unload(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.communicate()
-        alive.discard(self.name)
+        if self._process is not None:
+            self.die()
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
 
     def die(self) -> None:
         assert self._process is not None
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
         alive.discard(self.name)
 
 

@@ -1,0 +1,60 @@
+"""What the composition root makes of settings and models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from assistant import config, machine
+from assistant.daemon import stage_spec
+from assistant.errors import ConfigError, ModelUnknown
+from assistant.messages import STAGE_ORDER, Stage
+from assistant.model_store.store import ModelInfo, ModelStore
+
+
+def settings(*sets: str) -> config.Config:
+    return config.load(sets, files=[], environ={})
+
+
+@pytest.mark.engine
+def test_every_stage_of_the_default_settings_has_a_spec(model: Callable[[str], ModelInfo]) -> None:
+    for name in ("whisper-tiny.en", "smollm2-135m-instruct", "en_US-joe-medium"):
+        model(name)
+    specs = {stage: stage_spec(stage, settings(), ModelStore.default()) for stage in STAGE_ORDER}
+    llm = specs[Stage.LLM]
+    assert llm.kv_bytes == 2 * 30 * 3 * 64 * 4 * 1024
+    assert llm.options == {"context_tokens": 1024, "prefill_chunk": 128}
+    assert llm.threads == machine.physical_cores()
+    assert "HassGetCurrentTime" in (specs[Stage.INTENT].options or {})["intents"]
+    assert len({spec.calibration_key for spec in specs.values()}) == 4
+    longer = stage_spec(Stage.LLM, settings("stages.llm.context_tokens=2048"), ModelStore.default())
+    assert longer.calibration_key != llm.calibration_key
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        ("stages.tts.model=whisper-tiny.en", "stage asr"),
+        ("stages.asr.engine=vosk", "engine whisper"),
+    ],
+)
+def test_a_model_of_another_stage_or_engine_is_a_config_error(
+    model: Callable[[str], ModelInfo], sets: str, words: str
+) -> None:
+    model("whisper-tiny.en")
+    with pytest.raises(ConfigError, match=words):
+        stage_spec(Stage(sets.split(".")[1]), settings(sets), ModelStore.default())
+
+
+def test_a_model_that_nobody_knows_is_named() -> None:
+    with pytest.raises(ModelUnknown, match="nothing-of-the-kind"):
+        stage_spec(Stage.LLM, settings("stages.llm.model=nothing-of-the-kind"), ModelStore.default())
+
+
+def test_this_machine_has_cores_and_this_process_an_age() -> None:
+    import os
+
+    assert 1 <= machine.physical_cores() <= len(os.sched_getaffinity(0))
+    assert 0 < machine.process_age_s() < 3600 * 24

@@ -1,0 +1,174 @@
+"""One query through real workers, with an LLM stage that has a bad day: the query always ends, once, and says how."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assistant import skills
+from assistant.memory_orchestrator.calibration import Calibration
+from assistant.memory_orchestrator.ledger import LedgerReader, LedgerWriter
+from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
+from assistant.messages import Outcome, Sampling, Stage
+from assistant.pipeline import LlmSettings, Pipeline
+from assistant.query import Query
+from assistant.stages.fork_client import ForkServer
+from assistant.stages.supervisor import StageSpec, Supervisor
+
+NOW = datetime(2026, 11, 29, 17, 5)
+
+
+class House:
+    """A pipeline over real processes; `how` decides what its LLM does."""
+
+    def __init__(self, tmp_path: Path, step_timeout_s: float) -> None:
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.how = ""
+        self.llm_loaded = asyncio.Event()
+        self.server = ForkServer()
+        self.ledger = tmp_path / "ledger"
+        self._step_timeout_s = step_timeout_s
+        self._calibration = Calibration(tmp_path / "measured.json")
+        self._supervisors: dict[tuple[Stage, str], Supervisor] = {}
+        self.memory = MemoryOrchestrator(
+            ledger=LedgerWriter("ledger", tmp_path), own_pids=lambda: (os.getpid(),), emit=self._emit
+        )
+        self.pipeline = Pipeline(
+            memory=self.memory,
+            stages=self._supervisor,
+            llm=LlmSettings(system_prompt="Be kind.", sampling=Sampling(), max_new_tokens=5),
+            emit=self._emit,
+            now=lambda: NOW,
+        )
+
+    def _emit(self, name: str, data: dict[str, Any]) -> None:
+        self.events.append((name, data))
+        if (name, data.get("stage")) == ("stage-load-end", "llm"):
+            self.llm_loaded.set()
+
+    def _supervisor(self, stage: Stage) -> Supervisor:
+        key = (stage, self.how)
+        if key not in self._supervisors:
+            llm = stage is Stage.LLM
+            spec = StageSpec(
+                stage=stage, engine="mnn" if llm else "templates", model="m", model_dir=Path(), digest="",
+                weight_bytes=0, cache_dir=self.ledger.parent / "cache", threads=1, start_timeout_s=10,
+                step_timeout_s=self._step_timeout_s,
+                options={"how": self.how} if llm else {"language": "en", "intents": list(skills.handled_intents())},
+            )  # fmt: skip
+            path = "tests.stages.misbehaving:Misbehaving" if llm else None
+            self._supervisors[key] = Supervisor(spec, self.server, self._calibration, self._emit, path)
+        return self._supervisors[key]
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.events]
+
+
+@asynccontextmanager
+async def house(tmp_path: Path, step_timeout_s: float = 5) -> AsyncIterator[House]:
+    one = House(tmp_path, step_timeout_s)
+    one.server.start()
+    one.memory.start()
+    try:
+        yield one
+    finally:
+        await one.memory.close()
+        await one.server.close()
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(test())  # type: ignore[arg-type]
+
+
+def test_a_question_goes_to_the_llm_with_the_system_prompt(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with house(tmp_path) as one:
+            answer = await one.pipeline.answer(Query(text="  Why?  "))
+            assert answer.error is None
+            assert answer.report.outcome is Outcome.ANSWERED
+            assert "Be kind." in answer.report.reply
+            assert "content='Why?'" in answer.report.reply
+            assert [stage.name for stage in answer.report.stages] == ["intent", "llm"]
+            assert one.names().count("run-end") == 1
+            assert one.names()[0] == "run-start"
+            assert one.names()[-1] == "run-end"
+
+    run(test)
+
+
+def test_a_local_command_never_loads_the_llm(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with house(tmp_path) as one:
+            report = (await one.pipeline.answer(Query(text="what time is it"))).report
+            assert (report.outcome, report.reply) == (Outcome.HANDLED, "It is 5:05 PM.")
+            assert not [data for name, data in one.events if data.get("stage") == "llm"]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "reply"),
+    [
+        ("damaged", "model-damaged", ""),
+        ("raise-on-load", "engine-failed", ""),
+        ("crash-on-load", "stage-died", ""),
+        ("raise-on-run", "engine-failed", ""),
+        ("exit-mid-stream", "stage-died", "half"),
+        ("hang-on-run", "stage-hung", ""),
+    ],
+)
+def test_a_stage_that_fails_fails_its_query_and_no_other(tmp_path: Path, how: str, code: str, reply: str) -> None:
+    async def test() -> None:
+        async with house(tmp_path, step_timeout_s=0.5) as one:
+            one.how = how
+            answer = await one.pipeline.answer(Query(text="Why?"))
+            report = answer.report
+            assert report.outcome is Outcome.FAILED
+            assert report.error is not None
+            assert answer.error is not None
+            assert (report.error.code, report.error.stage) == (code, "llm")
+            assert report.reply == reply
+            assert one.names().count("run-end") == 1
+            left = [row.stage for row in LedgerReader("ledger", tmp_path).read().rows]
+            assert left == (["intent", "llm"] if how == "raise-on-run" else ["intent"])
+            one.how = ""
+            assert (await one.pipeline.answer(Query(text="Why?"))).report.outcome is Outcome.ANSWERED
+
+    run(test)
+
+
+def test_a_cancelled_query_ends_once_and_its_stage_serves_the_next(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with house(tmp_path) as one:
+            one.how = "slow"
+            task = asyncio.create_task(one.pipeline.answer(Query(text="Why?")))
+            await one.llm_loaded.wait()
+            await asyncio.sleep(0.1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            ends = [data for name, data in one.events if name == "run-end"]
+            assert [data["outcome"] for data in ends] == ["cancelled"]
+            assert ends[0]["report"].error.code == "cancelled"
+            one.how = ""
+            assert (await one.pipeline.answer(Query(text="Why?"))).report.outcome is Outcome.ANSWERED
+
+    run(test)
+
+
+def test_a_bad_text_loads_nothing(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with house(tmp_path) as one:
+            report = (await one.pipeline.answer(Query(text="a\0b"))).report
+            assert report.error is not None
+            assert report.error.code == "text-has-nul"
+            assert "memory-admit" not in one.names()
+
+    run(test)
