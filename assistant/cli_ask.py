@@ -83,7 +83,7 @@ def ask(
 async def _ask(asked: Request, sets: list[str], started: float) -> Answer:
     from assistant import config as settings
     from assistant.daemon import Assistant
-    from assistant.query import Answer, Query
+    from assistant.query import Query
 
     config = settings.load(sets)
     logging.basicConfig(level=config.log.level.upper(), format="%(levelname)s %(name)s: %(message)s")
@@ -96,6 +96,7 @@ async def _ask(asked: Request, sets: list[str], started: float) -> Answer:
         elif name == "stt-end" and not asked.as_json:
             cli_output.say(f"heard    {data['text']}")
 
+    answer = None
     try:
         async with Assistant(config, emit=follow) as assistant:
             with _sink(config, asked.out, asked.speak) as sink:
@@ -106,21 +107,32 @@ async def _ask(asked: Request, sets: list[str], started: float) -> Answer:
                     sink_path=str(asked.out) if asked.out is not None else None,
                     started=started,
                 )
-                answer = await assistant.answer(query)
+                found = await assistant.answer(query)
                 if sink is not None:
                     await asyncio.to_thread(sink.close)
-        return answer
+            answer = found  # from here on nothing is lost by an interruption
     except asyncio.CancelledError:
-        if not last:
-            raise
-        return Answer(last[0], Cancelled("the query was cancelled"))
+        if answer is None and not last:
+            raise Cancelled("interrupted before the query began") from None
+    return answer or _interrupted(last[0])
+
+
+def _interrupted(report: QueryReport) -> Answer:
+    """Of a query that was stopped before its answer was spoken to the end."""
+    from assistant.messages import ErrorReport, Outcome
+    from assistant.query import Answer
+
+    error = Cancelled("the query was interrupted")
+    told = msgspec.structs.replace(report, outcome=Outcome.CANCELLED, error=ErrorReport(**error.to_dict()), audio=None)
+    return Answer(told, error)
 
 
 def _end_on_signals() -> None:
-    """SIGTERM and SIGHUP end a query as Ctrl-C does: everything it started is stopped and removed."""
+    """Ctrl-C, SIGTERM and SIGHUP cancel the query: everything it started is stopped and removed, however often they
+    come meanwhile."""
     task = asyncio.current_task()
     assert task is not None
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
 
 

@@ -5,6 +5,7 @@ Imports no engine library: those live in workers.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from types import TracebackType
 from typing import Any, Self
@@ -72,6 +73,19 @@ class Assistant:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Stops everything that was started, a cancel in between notwithstanding."""
+        closing = asyncio.create_task(self._close())
+        cancelled = False
+        while not closing.done():
+            try:
+                await asyncio.shield(closing)
+            except asyncio.CancelledError:
+                cancelled = True
+        closing.result()
+        if cancelled:
+            raise asyncio.CancelledError
+
+    async def _close(self) -> None:
         try:
             await self._memory.close()
         finally:

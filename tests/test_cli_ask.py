@@ -329,7 +329,7 @@ def test_a_small_budget_that_suffices_is_kept(box: Box) -> None:
 
 # --- interruptions --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
-@pytest.mark.parametrize("after_s", [0.06, 0.15, 0.3, 0.5, 0.8, 1.1, 1.5])
+@pytest.mark.parametrize("after_s", [0.06, 0.15, 0.3, 0.5, 0.8, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2, 1.5])
 def test_an_interruption_at_any_moment_leaves_nothing(box: Box, after_s: float, number: signal.Signals) -> None:
     process = box.start("--wav", str(QUESTION), "--out", "answer.wav", "--json")
     time.sleep(after_s)
@@ -339,6 +339,18 @@ def test_an_interruption_at_any_moment_leaves_nothing(box: Box, after_s: float, 
     assert "Traceback" not in err
     if process.returncode == 130 and out:
         assert json.loads(out)["error"]["code"] == "cancelled"
+
+
+@pytest.mark.parametrize("after_s", [0.3, 0.7, 1.1])
+def test_an_impatient_user_leaves_nothing_either(box: Box, after_s: float) -> None:
+    process = box.start("--wav", str(QUESTION), "--out", "answer.wav")
+    time.sleep(after_s)
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.02)
+    _, err = process.communicate(timeout=10)
+    assert process.returncode in (0, 130, -2), err
+    assert "Traceback" not in err
 
 
 def test_a_terminals_ctrl_c_reaches_all_processes_and_leaves_nothing(box: Box) -> None:

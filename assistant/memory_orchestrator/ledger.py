@@ -15,6 +15,7 @@ leaves an odd sequence; the next owner writes a fresh segment. Sizes are bytes; 
 
 from __future__ import annotations
 
+import atexit
 import mmap
 import os
 import struct
@@ -108,6 +109,8 @@ class LedgerWriter:
         # the owner stands in it before others can see it, or they would take it for left behind
         self.write(LedgerView(writer_pid=os.getpid()))
         os.rename(fresh, self._path)
+        # for a process that leaves without closing (a second Ctrl-C); a killed one's is swept by the next start
+        atexit.register(self.close)
 
     def write(self, view: LedgerView) -> None:
         if len(view.rows) > ROWS:
@@ -135,6 +138,7 @@ class LedgerWriter:
         if not self._map.closed:
             self._map.close()
             self._path.unlink(missing_ok=True)
+            atexit.unregister(self.close)
 
 
 class LedgerReader:

@@ -18,6 +18,9 @@ _CANDIDATES = 256
 """Temperature, top-p and min-p look at no more than this many of the best logits: the tail of a 50 k vocabulary holds
 next to nothing after the filters, and sorting all of it would cost more than a millisecond per token."""
 
+_GREEDY_BELOW = 1e-3
+"""Temperatures below differ from greedy in nothing but overflows."""
+
 
 class Sampler:
     """Chooses tokens for one answer; the same seed gives the same choices."""
@@ -37,7 +40,7 @@ class Sampler:
             values = logits[ids]
             penalty = np.float32(sampling.repetition_penalty)
             logits[ids] = np.where(values > 0, values / penalty, values * penalty)
-        if sampling.temperature <= 0:
+        if sampling.temperature < _GREEDY_BELOW:
             return int(logits.argmax())
         candidates = self._best(logits)
         scaled = logits[candidates].astype(np.float64) / sampling.temperature
