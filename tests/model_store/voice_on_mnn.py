@@ -1,6 +1,6 @@
 """Speaks sentences at noise 0 with onnxruntime and with a converted voice on MNN; prints how well they agree.
 
-Run as a process of its own: `voice_on_mnn.py ONNX CONVERTED_FOLDER`. A JSON list on the last line of stdout.
+Run as a process of its own: `voice_on_mnn.py ONNX CONVERTED_FOLDER`. A JSON list on one line of stdout.
 """
 
 import json
