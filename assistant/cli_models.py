@@ -158,12 +158,22 @@ def _fetcher(quiet: bool) -> tuple[Fetcher, ModelStore]:
 
 
 def _as_dict(outcome: Outcome) -> dict[str, Any]:
-    return {"name": outcome.name, "action": outcome.action, "path": outcome.path, "bytes": outcome.bytes}
+    return {
+        "name": outcome.name,
+        "action": outcome.action,
+        "path": outcome.path,
+        "bytes": outcome.bytes,
+        "requantised": list(outcome.requantised),
+    }
 
 
 def _sentence(outcome: Outcome) -> str:
     what = "ready" if outcome.action == "none" else f"{outcome.action}, ready"
-    return f"{outcome.name}: {what} ({outcome.bytes / 1e6:.1f} MB)"
+    size = f"{outcome.name}: {what} ({outcome.bytes / 1e6:.1f} MB)"
+    if not outcome.requantised:
+        return size
+    named = ", ".join(outcome.requantised[:3]) + (", ..." if len(outcome.requantised) > 3 else "")
+    return f"{size}; {len(outcome.requantised)} tensors requantised to 8 bits, which MNN has no exact form for: {named}"
 
 
 def _print_table(found: list[dict[str, Any]]) -> None:

@@ -6,6 +6,7 @@ reader sees the old model, none, or the new one, never half of it; whatever inte
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,6 +36,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     action: Action
     path: str
     bytes: int
+    requantised: tuple[str, ...] = ()
+    """Tensors of a converted LLM whose weights are not exactly the source's, with the source's type."""
 
 
 class Fetcher:
@@ -111,7 +114,8 @@ class Fetcher:
 
     def _outcome(self, name: str, action: Action) -> Outcome:
         info = self._store.open(name)
-        return Outcome(name=name, action=action, path=str(info.path), bytes=info.bytes)
+        changed = () if action == "none" else _requantised(info.path)
+        return Outcome(name=name, action=action, path=str(info.path), bytes=info.bytes, requantised=changed)
 
     @contextmanager
     def _lock(self, name: str) -> Iterator[None]:
@@ -234,3 +238,11 @@ def _flush(folder: Path) -> None:
         if path.is_file():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
+
+
+def _requantised(folder: Path) -> tuple[str, ...]:
+    """What the converter wrote down; nothing for a model that was not converted."""
+    try:
+        return tuple(json.loads((folder / "llm_config.json").read_bytes())["assistant"]["requantised"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
