@@ -43,6 +43,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """At least 1."""
     options: Mapping[str, Any] = {}
     """Validated by the engine's own `Options`."""
+    distrust_cache: bool = False
+    """The last start crashed or hung: whatever `cache_dir` holds for this model must be made anew."""
 
 
 class Engine(Protocol[Req, Out]):

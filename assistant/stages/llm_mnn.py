@@ -39,8 +39,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Prompt and answer together."""
     prefill_chunk: int = 128
     """Tokens of the prompt per step: bounds workspace, and how long a cancel can take."""
-    rebuild_cache: bool = False
-    """Distrust the weight cache: the last start with it crashed or hung."""
 
 
 class MnnLlm:
@@ -72,7 +70,7 @@ class MnnLlm:
         """Raises `ModelDamaged` or `EngineFailed`; a doubtful cache is built anew, which takes seconds per GB."""
         self._vocabulary = Vocabulary.open(self._config.model_dir)
         self._context = min(self._context, int(self._vocabulary.facts.shape["max_position"]))
-        if self._options.rebuild_cache:
+        if self._config.distrust_cache:
             self._cache.drop()
         if self._cache.usable():
             self._open(str(self._cache.path))

@@ -46,17 +46,15 @@ class StageSpec:
     kv_bytes: int = 0
     options: Mapping[str, Any] | None = None
 
-    def engine_config(self, *, doubt_cache: bool) -> EngineConfig:
-        options = dict(self.options or {})
-        if doubt_cache:
-            options["rebuild_cache"] = True
+    def engine_config(self, *, distrust_cache: bool = False) -> EngineConfig:
         return EngineConfig(
             model=self.model,
             model_dir=self.model_dir,
             digest=self.digest,
             cache_dir=self.cache_dir,
             threads=self.threads,
-            options=options,
+            options=dict(self.options or {}),
+            distrust_cache=distrust_cache,
         )
 
     @property
@@ -126,10 +124,10 @@ class Supervisor:
         started = time.monotonic()
         self._emit("stage-load-start", {"stage": self.name, "engine": self.engine, "model": self.model})
         try:
-            await self._start(doubt_cache=False)
+            await self._start(distrust_cache=False)
         except (StageDied, StageStartTimeout) as error:
             log.warning("%s; starting it once more", error.message)
-            await self._start(doubt_cache=True)
+            await self._start(distrust_cache=True)
         self.load_ms = (time.monotonic() - started) * 1000
         self._emit("stage-load-end", {"stage": self.name, "load_ms": round(self.load_ms, 1)})
 
@@ -143,14 +141,14 @@ class Supervisor:
         self.load_ms = self.run_ms = 0.0
 
     # --- work -------------------------------------------------------------------------------------------------------
-    async def _start(self, *, doubt_cache: bool) -> None:
+    async def _start(self, *, distrust_cache: bool) -> None:
         with contextlib.suppress(OSError):  # the engine says what it cannot do without it
             self.spec.cache_dir.mkdir(parents=True, exist_ok=True)
         worker = Worker(self.spec.stage, self._server)
         self._worker = worker
         try:
             await worker.prepare(self._path, self.spec.start_timeout_s)
-            await worker.load(self.spec.engine_config(doubt_cache=doubt_cache), self.spec.start_timeout_s)
+            await worker.load(self.spec.engine_config(distrust_cache=distrust_cache), self.spec.start_timeout_s)
         except BaseException:
             self._worker = None
             await worker.stop()
