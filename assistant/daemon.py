@@ -5,7 +5,6 @@ Imports no engine library: those live in workers.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from types import TracebackType
 from typing import Any, Self
@@ -24,6 +23,7 @@ from assistant.pipeline import LlmSettings, Pipeline
 from assistant.query import Answer, Query
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.supervisor import StageSpec, Supervisor
+from assistant.tasks import uninterrupted
 
 
 class Assistant:
@@ -74,16 +74,7 @@ class Assistant:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stops everything that was started, a cancel in between notwithstanding."""
-        closing = asyncio.create_task(self._close())
-        cancelled = False
-        while not closing.done():
-            try:
-                await asyncio.shield(closing)
-            except asyncio.CancelledError:
-                cancelled = True
-        closing.result()
-        if cancelled:
-            raise asyncio.CancelledError
+        await uninterrupted(self._close())
 
     async def _close(self) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -43,6 +44,8 @@ class Entry:
     last_used_ns: int = 0
     sample: Sample = field(default_factory=Sample)
     peak: Usage = field(default_factory=Usage)
+    leaving: asyncio.Task[None] | None = None
+    """Its unloading, once that has begun."""
 
     def row(self) -> Row:
         """What the ledger says of it."""

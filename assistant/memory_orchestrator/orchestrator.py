@@ -18,13 +18,16 @@ from assistant.errors import BusyNow
 from assistant.memory_orchestrator import budget as budgets
 from assistant.memory_orchestrator.entry import Entry, Loadable
 from assistant.memory_orchestrator.ledger import LedgerView, LedgerWriter, RowState
-from assistant.memory_orchestrator.policy import Admit, Evict, Held, Refuse, Snapshot, plan
+from assistant.memory_orchestrator.policy import Admit, Held, Refuse, Snapshot, plan
 from assistant.memory_orchestrator.probe import Probe, Sample, Usage
+from assistant.tasks import uninterrupted
 
 log = logging.getLogger(__name__)
 
 SAMPLE_S = 0.05
 """Between two readings of all processes; spikes in between are seen through the kernel's high-water mark."""
+IDLE_SAMPLE_S = 2.0
+"""The same while nothing is loading or working: a reading costs milliseconds per gigabyte that is mapped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,9 @@ class Peaks:
 
 
 Emit = Callable[[str, dict[str, object]], None]
+
+
+_MOVING = (RowState.RESERVED, RowState.LOADING, RowState.IN_USE, RowState.LEAVING)
 
 
 class MemoryOrchestrator:
@@ -58,7 +64,7 @@ class MemoryOrchestrator:
         self._clock_ns = clock_ns
         self._entries: dict[str, Entry] = {}
         self._planning = asyncio.Lock()
-        self._changed = asyncio.Condition()
+        self._changed = asyncio.Event()
         self._base: dict[int, Sample] = {}
         self._base_usage = Usage()
         self._sampler: asyncio.Task[None] | None = None
@@ -68,6 +74,7 @@ class MemoryOrchestrator:
     # --- life -------------------------------------------------------------------------------------------------------
     def start(self) -> None:
         self._read_all()
+        self._write()
         self._sampler = asyncio.create_task(self._sample_forever())
 
     async def close(self) -> None:
@@ -88,14 +95,16 @@ class MemoryOrchestrator:
         try:
             yield
         finally:
-            entry.users -= 1
-            entry.last_used_ns = self._clock_ns()
-            if entry.users == 0 and entry.state is RowState.IN_USE:
-                entry.state = RowState.IDLE
-            if thing.pid == 0:  # it died in our hands; its memory is back
-                await self._unload(entry)
-            self._write()
-            await self._tell()
+            await self._give_back(entry)
+
+    async def _give_back(self, entry: Entry) -> None:
+        entry.users -= 1
+        entry.last_used_ns = self._clock_ns()
+        if entry.users == 0 and entry.state is RowState.IN_USE:
+            entry.state = RowState.IDLE
+        self._told()
+        if entry.thing.pid == 0:  # it died in our hands
+            await self._unload(entry)
 
     async def _acquire(self, thing: Loadable, deadline_s: float) -> Entry:
         give_up = time.monotonic() + deadline_s
@@ -117,36 +126,34 @@ class MemoryOrchestrator:
             except BaseException:
                 entry.users -= 1
                 raise
-            if self._entries.get(thing.name) is entry:
+            if self._entries.get(thing.name) is entry and entry.state is not RowState.LEAVING:
                 return entry
             # the other one's load failed; ours says why, or succeeds
 
     async def _admit(self, thing: Loadable) -> Entry:
         """Under the planning lock: reuse, or reserve after evicting what must go."""
         held = self._entries.get(thing.name)
-        if held is not None and held.thing is thing and (thing.pid or held.state is not RowState.IDLE):
-            held.users += 1
-            if held.state is RowState.IDLE:
-                held.state = RowState.IN_USE
-            return held
         if held is not None:
+            coming = held.state in (RowState.RESERVED, RowState.LOADING)
+            if held.thing is thing and held.state is not RowState.LEAVING and (thing.pid or coming):
+                held.users += 1
+                if held.state is RowState.IDLE:
+                    held.state = RowState.IN_USE
+                return held
             await self._unload(held)
         need = thing.need()
-        while True:
-            match plan(self.snapshot(), need):
-                case Refuse(error):
-                    self._emit("memory-deny", {"stage": need.stage, "code": error.code, "message": error.message})
-                    raise error
-                case Evict(victims):
-                    for name in victims:
-                        self._emit("memory-evict", {"stage": name, "for": need.stage})
-                        await self._unload(self._entries[name])
-                case Admit():
-                    break
+        while not isinstance(decision := plan(self.snapshot(), need), Admit):
+            if isinstance(decision, Refuse):
+                error = decision.error
+                self._emit("memory-deny", {"stage": need.stage, "code": error.code, "message": error.message})
+                raise error
+            for victim in [self._entries[name] for name in decision.victims]:
+                self._emit("memory-evict", {"stage": victim.thing.name, "for": need.stage})
+                await self._unload(victim)
         entry = Entry(thing=thing, need=need, users=1, last_used_ns=self._clock_ns())
         self._entries[thing.name] = entry
         self._emit("memory-admit", {"stage": need.stage, "bytes": need.total})
-        self._write()
+        self._told()
         return entry
 
     async def _load(self, entry: Entry) -> None:
@@ -155,43 +162,39 @@ class MemoryOrchestrator:
             await entry.thing.load()
         except BaseException:
             await self._unload(entry)
-            await self._tell()
             raise
         self._measure(entry)
         entry.state = RowState.IN_USE
-        self._write()
-        await self._tell()
-
-    async def evict(self, name: str) -> None:
-        """Unloads an idle stage now rather than when the next one needs its memory."""
-        async with self._planning:
-            entry = self._entries.get(name)
-            if entry is not None and entry.users == 0:
-                await self._unload(entry)
+        self._told()
 
     async def _unload(self, entry: Entry) -> None:
-        entry.state = RowState.LEAVING
+        """Returns when the process is reaped, so that the kernel has its memory back. A cancel does not interrupt it,
+        and who comes while it goes on waits for the same end."""
+        if entry.leaving is None:
+            entry.state = RowState.LEAVING
+            entry.leaving = asyncio.create_task(self._leave(entry))
+        await uninterrupted(entry.leaving)
+
+    async def _leave(self, entry: Entry) -> None:
         self._measure(entry)
         await entry.thing.unload()
-        self._forget(entry)
+        if self._entries.get(entry.thing.name) is entry:
+            del self._entries[entry.thing.name]
+        entry.thing.settle(entry.peak)
+        self._told()
 
-    def _forget(self, entry: Entry) -> None:
-        """The process is reaped, so the kernel has its memory back: the ledger may say so."""
-        if self._entries.pop(entry.thing.name, None) is not None:
-            entry.thing.settle(entry.peak)
+    def _told(self) -> None:
+        """Something changed: the ledger says so, and who waits looks again."""
         self._write()
-
-    async def _tell(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def _wait_for_change(self, seconds: float) -> None:
-        async with self._changed:
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._changed.wait()
-            except TimeoutError:
-                return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return
 
     # --- figures ----------------------------------------------------------------------------------------------------
     def snapshot(self) -> Snapshot:
@@ -251,7 +254,10 @@ class MemoryOrchestrator:
 
     async def _sample_forever(self) -> None:
         while True:
-            await asyncio.sleep(SAMPLE_S)
+            if any(entry.state in _MOVING for entry in self._entries.values()):
+                await asyncio.sleep(SAMPLE_S)
+            else:  # what is idle does not grow; a lease that begins wakes us
+                await self._wait_for_change(IDLE_SAMPLE_S)
             await asyncio.to_thread(self._read_all)
             self._write()
 

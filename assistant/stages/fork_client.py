@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
 import socket
 import subprocess
+from dataclasses import dataclass
 
 from assistant.errors import StageError, StageStartTimeout
 from assistant.stages import spawn
@@ -17,52 +19,66 @@ log = logging.getLogger(__name__)
 _STOP_GRACE_S = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Forked:
+    pid: int
+    exit: asyncio.Future[int]
+    """Resolves to the exit status (negative = signal) once the process is reaped."""
+
+
 class ForkServer:
-    """One per daemon. The first `fork` waits for the server's interpreter, not for all of its preloads."""
+    """One per daemon. The first `fork` waits for the server's interpreter, not for all of its preloads.
+
+    A server that has died (its workers die with it) is started again by the next `fork`.
+    """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
-        self._pids: asyncio.Queue[int] = asyncio.Queue()
+        self._requests: dict[int, asyncio.Future[Forked]] = {}
         self._exits: dict[int, asyncio.Future[int]] = {}
-        self._turn = asyncio.Lock()
+        self._count = 0
+        self._closed = False
         self.pid = 0
 
     def start(self) -> None:
         """Takes the process that was started early, or starts one; returns at once."""
         self._process, self._control = spawn.taken()
         self.pid = self._process.pid
-        asyncio.get_running_loop().add_reader(self._control, self._read)
+        asyncio.get_running_loop().add_reader(self._control, self._read, self._control)
 
-    async def fork(self, sock: socket.socket, log_fd: int, deadline_s: float) -> int:
-        """The pid of a new worker that speaks on `sock` and prints to `log_fd`; the caller closes its copies.
+    async def fork(self, sock: socket.socket, log_fd: int, deadline_s: float) -> Forked:
+        """A new worker that speaks on `sock` and prints to `log_fd`; the caller closes its copies.
 
-        Raises `StageError` when the server has gone, `StageStartTimeout` when it does not answer.
+        Raises `StageError` when there is no process to be had, `StageStartTimeout` when the server does not answer.
         """
-        async with self._turn:
-            if self._control is None:
-                raise StageError("the fork server is not running")
-            try:
-                socket.send_fds(self._control, [b"fork"], [sock.fileno(), log_fd])
-                async with asyncio.timeout(deadline_s):
-                    pid = await self._pids.get()
-            except OSError as error:
-                raise StageError(f"the fork server has gone: {error}") from None
-            except TimeoutError:
-                raise StageStartTimeout(f"no new process within {deadline_s:g} s") from None
-        if pid < 0:
-            raise StageError("the fork server ended; the kernel may have been out of memory")
-        return pid
-
-    def exit_of(self, pid: int) -> asyncio.Future[int]:
-        """Resolves to the exit status (negative = signal) once the process is reaped."""
-        return self._exits.setdefault(pid, asyncio.get_running_loop().create_future())
-
-    def _read(self) -> None:
+        if self._control is None:
+            if self._closed:
+                raise StageError("the fork server was closed")
+            log.warning("the fork server has gone; starting another")
+            await self._reap()
+            self.start()
         assert self._control is not None
+        self._count += 1
+        request, answer = self._count, asyncio.get_running_loop().create_future()
+        self._requests[request] = answer
+        try:
+            socket.send_fds(self._control, [f"fork {request}".encode()], [sock.fileno(), log_fd])
+            async with asyncio.timeout(deadline_s):
+                forked: Forked = await answer
+                return forked
+        except OSError as error:
+            raise StageError(f"the fork server does not listen: {error}") from None
+        except TimeoutError:
+            raise StageStartTimeout(f"no new process within {deadline_s:g} s") from None
+        finally:
+            # an answer that comes later finds nobody, and its process is killed
+            self._requests.pop(request, None)
+
+    def _read(self, control: socket.socket) -> None:
         while True:
             try:
-                message = self._control.recv(64)
+                message = control.recv(64)
             except BlockingIOError:
                 return
             except OSError:
@@ -71,24 +87,37 @@ class ForkServer:
                 self._lost()
                 return
             kind, *numbers = message.decode("ascii").split()
-            if kind == "pid":
-                # a fresh future: the number may have belonged to a worker of long ago
-                self._exits[int(numbers[0])] = asyncio.get_running_loop().create_future()
-                self._pids.put_nowait(int(numbers[0]))
-            else:
-                self._exited(int(numbers[0]), int(numbers[1]))
+            self._heard(kind, *map(int, numbers))
 
-    def _exited(self, pid: int, status: int) -> None:
-        future = self.exit_of(pid)
-        if not future.done():
-            future.set_result(status)
+    def _heard(self, kind: str, first: int, second: int) -> None:
+        if kind == "exit":
+            exited = self._exits.pop(first, None)
+            if exited is not None:
+                exited.set_result(second)
+            return
+        answer = self._requests.get(first)
+        waiting = answer is not None and not answer.done()
+        if kind == "pid":
+            exit_future = self._exits[second] = asyncio.get_running_loop().create_future()
+            if waiting:
+                assert answer is not None
+                answer.set_result(Forked(second, exit_future))
+            else:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(second, signal.SIGKILL)
+        elif waiting:
+            assert answer is not None
+            answer.set_exception(StageError(f"no new process: {os.strerror(second)}"))
 
     def _lost(self) -> None:
         """The kernel kills the workers of a server that has gone, so all of them count as killed."""
         self._disconnect()
-        self._pids.put_nowait(-1)
-        for pid in list(self._exits):
-            self._exited(pid, -signal.SIGKILL)
+        for answer in self._requests.values():
+            if not answer.done():
+                answer.set_exception(StageError("the fork server ended; the kernel may have been out of memory"))
+        exits, self._exits = self._exits, {}
+        for exited in exits.values():
+            exited.set_result(-signal.SIGKILL)
 
     def _disconnect(self) -> None:
         if self._control is not None:
@@ -98,7 +127,11 @@ class ForkServer:
 
     async def close(self) -> None:
         """Ends the server and with it every worker that is left."""
+        self._closed = True
         self._disconnect()
+        await self._reap()
+
+    async def _reap(self) -> None:
         process, self._process = self._process, None
         if process is None:
             return

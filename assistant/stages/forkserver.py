@@ -7,8 +7,9 @@ imports no library that starts threads (onnxruntime does).
 Why not multiprocessing's forkserver: that one imports the caller's main module again in every child, starts a second
 helper process, and leaves a socket directory behind when its owner is killed.
 
-Control socket (SOCK_SEQPACKET): `fork` with two descriptors (the worker's socket, its log pipe) -> `pid N`; a worker's
-end is told as `exit N STATUS`. End of file ends the server, and the kernel then kills its workers.
+Control socket (SOCK_SEQPACKET): `fork ID` with two descriptors (the worker's socket, its log pipe) -> `pid ID PID`, or
+`fail ID ERRNO`; a worker's end is told as `exit PID STATUS`. End of file ends the server, and the kernel then kills its
+workers.
 """
 
 from __future__ import annotations
@@ -83,15 +84,21 @@ def _reap(control: socket.socket) -> None:
 
 def _serve(control: socket.socket) -> bool:
     message, fds, _, _ = socket.recv_fds(control, 64, 2)
-    if message != b"fork" or len(fds) != 2:
+    word, _, request = message.partition(b" ")
+    if word != b"fork" or len(fds) != 2:
         return False
     server = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        _become_worker(control, fds[0], fds[1], server)
-    for fd in fds:
-        os.close(fd)
-    control.send(f"pid {pid}".encode())
+    try:
+        pid = os.fork()
+    except OSError as error:  # out of memory or processes: the next one may go better, and the workers live on
+        control.send(b"fail %s %d" % (request, error.errno or 0))
+    else:
+        if pid == 0:
+            _become_worker(control, fds[0], fds[1], server)
+        control.send(b"pid %s %d" % (request, pid))
+    finally:
+        for fd in fds:
+            os.close(fd)
     return True
 
 

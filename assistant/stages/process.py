@@ -35,6 +35,7 @@ from assistant.stages.channel import (
     encode,
 )
 from assistant.stages.fork_client import ForkServer, LogPipe
+from assistant.tasks import uninterrupted
 
 log = logging.getLogger(__name__)
 
@@ -69,8 +70,6 @@ class Worker:
         self.stage = stage
         self.state = WorkerState.STOPPED
         self.pid = 0
-        self.steps = 0
-        """Frames that came from the worker: its progress."""
         self._server = server
         self._sock: socket.socket | None = None
         self._frames: asyncio.Queue[FromWorker | None] = asyncio.Queue()
@@ -90,7 +89,7 @@ class Worker:
         log_read, log_write = os.pipe2(os.O_CLOEXEC)
         try:
             with theirs:
-                self.pid = await self._server.fork(theirs, log_write, deadline_s)
+                forked = await self._server.fork(theirs, log_write, deadline_s)
         except BaseException:
             ours.close()
             os.close(log_read)
@@ -100,7 +99,7 @@ class Worker:
             os.close(log_write)
         ours.setblocking(False)
         self._sock = ours
-        self._exit = self._server.exit_of(self.pid)
+        self.pid, self._exit = forked.pid, forked.exit
         self._log = LogPipe(log_read, f"{self.stage}[{self.pid}]")
         self._receiver = asyncio.create_task(self._receive(ours))
         await self._send(Prepare(stage=self.stage.value, engine=engine))
@@ -163,12 +162,12 @@ class Worker:
                         stage=self.stage.value,
                     ) from None
                 match frame:
-                    case Output(body=body):
+                    case Output(id=self._request, body=body):
                         yield body
-                    case Done():
+                    case Done(id=self._request):
                         finished = True
                         return
-                    case Failure():
+                    case Failure(id=self._request):
                         finished = True
                         raise frame.to_error(self.stage.value)
         except StageDied:
@@ -176,8 +175,8 @@ class Worker:
             raise
         finally:
             if not finished:
-                await self._drain()
-            if self.state in (WorkerState.BUSY, WorkerState.DRAINING):
+                await uninterrupted(self._drain())
+            elif self.state is WorkerState.BUSY:
                 self.state = WorkerState.READY
 
     async def _drain(self) -> None:
@@ -188,6 +187,7 @@ class Worker:
             async with asyncio.timeout(_CANCEL_GRACE_S):
                 while not isinstance(await self._next(), Done | Failure):
                     pass
+            self.state = WorkerState.READY
         except (TimeoutError, StageError):
             await self._give_up()
 
@@ -198,8 +198,11 @@ class Worker:
     async def stop(self, *, kill: bool = False) -> Rung:
         """Request → SIGTERM → SIGKILL, each with a grace time; always reaped; safe to repeat.
 
-        With `kill`, straight to SIGKILL: for a worker that is known not to listen.
+        With `kill`, straight to SIGKILL: for a worker that is known not to listen. A cancel does not interrupt it.
         """
+        return await uninterrupted(self._stop(kill))
+
+    async def _stop(self, kill: bool) -> Rung:
         if self._exit is None:
             return Rung.ALREADY_GONE
         rung = Rung.ALREADY_GONE
@@ -252,7 +255,6 @@ class Worker:
             if self._exit is not None:
                 await asyncio.shield(self._exit)
             raise self._died()
-        self.steps += 1
         return frame
 
     def _died(self) -> StageDied:

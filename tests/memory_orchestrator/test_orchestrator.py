@@ -31,8 +31,18 @@ class Holder:
 
     engine, model = "hold", "m"
 
-    def __init__(self, name: str, mib: int, *, promise: int | None = None, heavy: bool = True, fails: bool = False):
+    def __init__(
+        self,
+        name: str,
+        mib: int,
+        *,
+        promise: int | None = None,
+        heavy: bool = True,
+        fails: bool = False,
+        leaves_after_s: float = 0,
+    ) -> None:
         self.name, self._mib, self._heavy, self._fails = name, mib, heavy, fails
+        self._leaves_after_s = leaves_after_s
         self._promise = promise if promise is not None else mib + 20
         self._process: subprocess.Popen[str] | None = None
         self.settled: list[Usage] = []
@@ -63,6 +73,7 @@ class Holder:
 
     async def unload(self) -> None:
         if self._process is not None:
+            await asyncio.sleep(self._leaves_after_s)
             self.die()
             assert self._process.stdout is not None
             self._process.stdout.close()
@@ -250,6 +261,67 @@ def test_a_cancelled_load_leaves_nothing(tmp_path: Path) -> None:
                 await task
             assert llm.pid == 0
             assert LedgerReader("ledger", tmp_path).read().rows == ()
+
+    run(test)
+
+
+def test_a_cancel_while_another_stage_leaves_breaks_nothing(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with orchestrator(tmp_path) as memory:
+            asr, llm = Holder("asr", 20, leaves_after_s=0.3), Holder("llm", 20)
+            async with memory.lease(asr):
+                pass
+
+            async def use() -> None:
+                async with memory.lease(llm):
+                    pass
+
+            task = asyncio.create_task(use())
+            await asyncio.sleep(0.1)  # the recogniser is leaving
+            for _ in range(2):
+                task.cancel()
+                await asyncio.sleep(0)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            async with memory.lease(asr):
+                assert asr.pid
+            assert asr.loads == 2
+
+    run(test)
+
+
+def test_who_asks_for_a_stage_that_is_leaving_gets_a_new_one(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with orchestrator(tmp_path) as memory:
+            asr, llm = Holder("asr", 20, leaves_after_s=0.3), Holder("llm", 20)
+            async with memory.lease(asr):
+                pass
+
+            async def use(stage: Holder) -> None:
+                async with memory.lease(stage, deadline_s=10):
+                    assert stage.pid
+                    await asyncio.sleep(0.05)
+
+            first = asyncio.create_task(use(llm))
+            await asyncio.sleep(0.1)
+            await asyncio.gather(first, use(asr))
+            assert asr.loads == 2
+
+    run(test)
+
+
+def test_an_idle_orchestrator_rests(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with orchestrator(tmp_path) as memory:
+            async with memory.lease(Holder("llm", 20)):
+                pass
+            reader = LedgerReader("ledger", tmp_path)
+            await asyncio.sleep(0.2)
+            written = set()
+            for _ in range(15):
+                await asyncio.sleep(0.05)
+                written.add(reader.read().updated_ns)
+            assert len(written) <= 2
 
     run(test)
 

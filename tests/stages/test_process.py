@@ -27,8 +27,8 @@ def config(how: str) -> EngineConfig:
 
 
 @asynccontextmanager
-async def worker(how: str = "", deadline_s: float = 10) -> AsyncIterator[Worker]:
-    server = ForkServer()
+async def worker(how: str = "", deadline_s: float = 10, server: ForkServer | None = None) -> AsyncIterator[Worker]:
+    server = server or ForkServer()
     server.start()
     one = Worker(Stage.LLM, server)
     try:
@@ -202,11 +202,94 @@ def test_the_kernel_prefers_workers_over_the_daemon() -> None:
 
 def test_a_killed_fork_server_fails_what_waits_at_once() -> None:
     async def test() -> None:
-        async with worker("hang-on-run") as one:
+        server = ForkServer()
+        async with worker("hang-on-run", server=server) as one:
             task = asyncio.ensure_future(anext(one.run(REQUEST, 30)))
             await asyncio.sleep(0.1)
-            os.kill(one._server.pid, 9)
+            os.kill(server.pid, 9)
             with pytest.raises(StageDied):
                 await asyncio.wait_for(task, 5)
 
     run(test)
+
+
+def test_a_killed_fork_server_is_started_again_by_the_next_worker() -> None:
+    async def test() -> None:
+        server = ForkServer()
+        async with worker("slow", server=server) as one:
+            first = server.pid
+            os.kill(first, 9)
+            with pytest.raises(StageDied):
+                async for _ in one.run(REQUEST, 5):
+                    pass
+            two = Worker(Stage.LLM, server)
+            try:
+                await two.prepare(ENGINE, 10)
+                await two.load(config(""), 10)
+                assert len([body async for body in two.run(REQUEST, 5)]) == 4
+                assert server.pid != first
+            finally:
+                await two.stop()
+
+    run(test)
+
+
+def test_a_fork_that_nobody_waited_for_is_killed_and_the_next_worker_gets_its_own_process() -> None:
+    async def test() -> None:
+        async with worker() as one:
+            server = one._server
+            late = Worker(Stage.LLM, server)
+            task = asyncio.create_task(late.prepare(ENGINE, 10))
+            await asyncio.sleep(0)  # the request is out, the answer is not in
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            children = Path(f"/proc/{server.pid}/task/{server.pid}/children")
+            other = Worker(Stage.LLM, server)
+            try:
+                await other.prepare(ENGINE, 10)
+                await other.load(config(""), 10)
+                assert len([body async for body in other.run(REQUEST, 5)]) == 4
+                deadline = time.monotonic() + 3
+                while (ours := set(children.read_text().split())) != {str(one.pid), str(other.pid)}:
+                    assert time.monotonic() < deadline, ours
+                    await asyncio.sleep(0.02)
+            finally:
+                await other.stop()
+
+    run(test)
+
+
+def test_a_second_cancel_while_the_first_takes_effect_leaves_a_usable_or_a_dead_worker() -> None:
+    async def test() -> None:
+        async with worker("slow") as one:
+
+            async def ask() -> None:
+                async for _ in one.run(REQUEST, 5):
+                    pass
+
+            task = asyncio.create_task(ask())
+            await asyncio.sleep(0.1)
+            for _ in range(3):
+                task.cancel()
+                await asyncio.sleep(0)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert one.state is WorkerState.READY
+            stream: Any = one.run(REQUEST, 5)
+            assert await anext(stream) == Progress(done=0, total=3)
+            await stream.aclose()
+
+    run(test)
+
+
+def test_what_a_worker_prints_is_in_the_log_at_debug_level_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with worker("flood-stdout") as one:
+            assert [body async for body in one.run(REQUEST, 5)]
+
+    with caplog.at_level("DEBUG", logger="assistant"):
+        run(test)
+    printed = [record for record in caplog.records if "xxx" in record.getMessage()]
+    assert printed
+    assert {record.levelname for record in printed} == {"DEBUG"}
