@@ -40,11 +40,13 @@ class LlmFacts(msgspec.Struct, frozen=True, kw_only=True):
     special_ids: list[int]
     """Control tokens, which are never shown."""
     think_ids: list[int]
-    """Tokens that open and close a model's thinking aloud, or empty."""
+    """The tokens that open and close a model's thinking aloud, in this order, or empty."""
     chat_template: str
-    """Jinja source; empty when the model has none."""
+    """Jinja source that MNN renders."""
     requantised: list[str]
     """Tensors whose weights are not exactly those of the source, with the source's type."""
+    notes: list[str] = []
+    """What else a user should know of the conversion, in sentences."""
 
 
 def vocabulary_bytes(tokens: list[bytes]) -> bytes:
@@ -61,6 +63,7 @@ class Vocabulary:
         self.facts = facts
         self.stop_ids = frozenset(facts.stop_ids)
         self.special_ids = frozenset(facts.special_ids)
+        self.think_ids = frozenset(facts.think_ids)
         self._offsets = offsets
         self._data = data
 

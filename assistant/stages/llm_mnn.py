@@ -23,7 +23,7 @@ from assistant.model_store.vocabulary import Vocabulary
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.mnn_cache import MnnCache
 from assistant.stages.sampling import Sampler
-from assistant.stages.token_text import TokenText
+from assistant.stages.token_text import TokenText, opens_thinking
 
 log = logging.getLogger(__name__)
 
@@ -133,14 +133,14 @@ class MnnLlm:
             logits = self._forward(piece, first=True)
             yield Progress(done=begin + len(piece), total=len(prompt))
         assert logits is not None
-        yield from self._decode(request, logits, len(prompt), min(room, request.max_new_tokens), started)
+        yield from self._decode(request, logits, prompt, min(room, request.max_new_tokens), started)
 
     def _decode(
-        self, request: LlmRequest, logits: NDArray[np.float32], prompt_tokens: int, limit: int, started: float
+        self, request: LlmRequest, logits: NDArray[np.float32], prompt: list[int], limit: int, started: float
     ) -> Iterator[Progress | LlmDelta | LlmDone]:
         prefilled = time.monotonic()
         sampler = Sampler(request.sampling)
-        text = TokenText(self._vocabulary, request.stop)
+        text = TokenText(self._vocabulary, request.stop, thinking=opens_thinking(self._vocabulary, prompt))
         answer: list[int] = []
         reason = "length"
         while len(answer) < limit:
@@ -160,7 +160,7 @@ class MnnLlm:
             yield LlmDelta(text=rest, tokens=0)
         yield LlmDone(
             reason="stop" if reason == "stop" else "length",
-            prompt_tokens=prompt_tokens,
+            prompt_tokens=len(prompt),
             new_tokens=len(answer),
             prefill_ms=(prefilled - started) * 1000,
             decode_ms=(time.monotonic() - prefilled) * 1000,
