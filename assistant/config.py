@@ -50,6 +50,8 @@ class Memory(_Section, frozen=True, kw_only=True):
 class Asr(_Section, frozen=True, kw_only=True):
     engine: str = "whisper"
     model: str = "whisper-tiny.en"
+    language: str = ""
+    """Of a multilingual whisper model, for example "fr"; empty = found out from the audio."""
     threads: int = 0
     """0 = physical cores."""
     start_timeout_s: float = 30
@@ -91,6 +93,8 @@ class Llm(_Section, frozen=True, kw_only=True):
 class Tts(_Section, frozen=True, kw_only=True):
     engine: str = "piper"
     model: str = "en_US-joe-medium"
+    length_scale: float = 1.0
+    """How long sounds take: 1.2 speaks slower, 0.9 faster."""
     threads: int = 0
     """0 = physical cores."""
     start_timeout_s: float = 30
@@ -124,33 +128,46 @@ class Config(_Section, frozen=True, kw_only=True):
         return section
 
 
-_AT_LEAST: dict[str, float] = {
-    "memory.budget_mib": 0,
-    "memory.margin_mib": 0,
+_AT_LEAST: dict[str, float] = {  # 0 where nothing is said
     "memory.keep_alive_s": -1,
     "stages.llm.context_tokens": 64,
     "stages.llm.slots": 1,
     "stages.llm.prefill_chunk": 1,
     "stages.llm.max_new_tokens": 1,
-    "stages.llm.temperature": 0,
-    "stages.llm.top_k": 0,
-    "stages.llm.min_p": 0,
     "stages.llm.seed": -1,
     "stages.llm.repetition_penalty": 0.1,
-    "stages.llm.top_p": 0,
-    **{f"stages.{stage}.{key}": 0 for stage in ("asr", "llm", "tts") for key in ("threads",)},
+    "stages.tts.length_scale": 0.1,
     **{f"stages.{stage.value}.{key}": 0.001 for stage in Stage for key in ("start_timeout_s", "step_timeout_s")},
 }
 
 
+_AT_MOST: dict[str, float] = {
+    "stages.llm.top_p": 1,
+    "stages.llm.min_p": 1,
+    "stages.llm.temperature": 100,
+    "stages.llm.repetition_penalty": 100,
+    "stages.llm.seed": 2**63 - 1,
+    "stages.llm.slots": 64,
+    "stages.llm.context_tokens": 1_000_000,
+    "stages.tts.length_scale": 10,
+    **{f"stages.{stage}.threads": 256 for stage in ("asr", "llm", "tts")},
+}
+_MOST = 1e9
+"""Of every other number: a budget of an exabyte is a typing error, and an infinite time-out is no time-out."""
+
+
 def _check_ranges(config: Config) -> None:
     flat = flatten(msgspec.to_builtins(config))
-    for key, least in _AT_LEAST.items():
-        if flat[key] < least or flat[key] != flat[key]:
-            raise ConfigError(f"{key} is {flat[key]}; the least allowed is {least:g}")
-    for key in ("stages.llm.top_p", "stages.llm.min_p"):
-        if flat[key] > 1:
-            raise ConfigError(f"{key} is {flat[key]}; the most allowed is 1")
+    for key, value in flat.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        least, most = _AT_LEAST.get(key, 0), _AT_MOST.get(key, _MOST)
+        if not value >= least:
+            raise ConfigError(f"{key} is {value}; the least allowed is {least:g}")
+        if not value <= most:
+            raise ConfigError(f"{key} is {value}; the most allowed is {most:g}")
+    if config.stages.llm.max_new_tokens >= config.stages.llm.context_tokens:
+        raise ConfigError("stages.llm.max_new_tokens must be smaller than stages.llm.context_tokens")
     if config.log.level not in ("debug", "info", "warning", "error"):
         raise ConfigError(f"log.level is {config.log.level!r}; choose debug, info, warning or error")
 
@@ -179,8 +196,9 @@ _FROM_ENV = {ENV_PREFIX + key.upper().replace(".", "_"): key for key in _TYPES}
 
 
 def _unknown(key: str, where: str, known: Iterable[str]) -> ConfigError:
-    near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.0)
-    return ConfigError(f"{where}: unknown key {key!r}; did you mean {near[0]!r}?" if near else f"unknown key {key!r}")
+    near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]!r}?" if near else "'assistant config' lists them all"
+    return ConfigError(f"{where}: unknown key {key!r}; {hint}")
 
 
 def _parse(key: str, text: str, where: str) -> Any:
@@ -193,7 +211,7 @@ def _parse(key: str, text: str, where: str) -> Any:
             return [part.strip() for part in text.split(",") if part.strip()]
         return msgspec.convert(text, kind, strict=False)
     except (KeyError, msgspec.ValidationError):
-        raise ConfigError(f"{where}: {key} must be {kind.__name__}, not {text!r}") from None
+        raise ConfigError(f"{where}: {key} must be {_named(kind)}, not {text!r}") from None
 
 
 def _from_file(path: Path) -> dict[str, Any]:
@@ -203,10 +221,18 @@ def _from_file(path: Path) -> dict[str, Any]:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from None
-    for key in flat:
+    for key, value in flat.items():
         if key not in _TYPES:
             raise _unknown(key, str(path), _TYPES)
+        try:
+            msgspec.convert(value, _TYPES[key])
+        except msgspec.ValidationError:
+            raise ConfigError(f"{path}: {key} must be {_named(_TYPES[key])}, not {value!r}") from None
     return flat
+
+
+def _named(kind: Any) -> str:
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}.get(kind, "a list of texts")
 
 
 def _from_env(environ: Mapping[str, str]) -> dict[str, Any]:

@@ -119,13 +119,21 @@ def stage_spec(stage: Stage, config: Config, store: ModelStore) -> StageSpec:
             f"stages.{stage}.model: {model.name} is a model for stage {model.stage}, engine {model.engine};"
             f" 'assistant models list' names those for {stage}"
         )
-    options, kv = {}, 0
-    if stage is Stage.LLM:
-        options = {"context_tokens": settings.context_tokens, "prefill_chunk": settings.prefill_chunk}
-        kv = kv_bytes(model.shape or {}, settings.context_tokens, settings.slots)
+    options: dict[str, Any] = {}
+    kv_token = 0
+    match stage:
+        case Stage.LLM:
+            options = {"context_tokens": settings.context_tokens, "prefill_chunk": settings.prefill_chunk}
+            kv_token = kv_bytes(model.shape or {}, 1, 1)
+        case Stage.ASR if engine == "whisper" and settings.language:
+            options = {"language": settings.language}
+        case Stage.TTS if settings.length_scale != 1:
+            options = {"length_scale": settings.length_scale}
     return StageSpec(
         **common, model=model.name, model_dir=model.path, digest=model.digest, weight_bytes=model.bytes,
-        threads=settings.threads or physical_cores(), kv_bytes=kv, options=options,
+        threads=settings.threads or physical_cores(), kv_token_bytes=kv_token, options=options,
+        # one conversation at a time has a slot, whatever stages.llm.slots says, until there are more of them
+        kv_bytes=kv_token * (settings.context_tokens if stage is Stage.LLM else 0),
     )  # fmt: skip
 
 

@@ -21,16 +21,17 @@ class Budget:
         return max(0, self.total - self.margin)
 
 
-def decide(machine: Machine, held_by_us: int, *, configured_mib: float, margin_mib: float) -> Budget:
-    """budget = min(configured, cgroup limit, MemTotal - what others hold), in bytes.
+def decide(machine: Machine, anon_by_us: int, *, configured_mib: float, margin_mib: float) -> Budget:
+    """budget = min(configured, cgroup limit - what others hold in it, MemTotal - what others hold), in bytes.
 
-    What others hold is MemTotal - MemAvailable - what we hold ourselves; it does not count against a configured
-    budget or a cgroup, whose memory is ours alone.
+    What others hold is MemTotal - MemAvailable - our own anonymous memory: MemAvailable already counts mapped weights,
+    ours among them, as available. In a cgroup it is what is charged to it beyond page cache and us.
     """
-    others = max(0, machine.total - machine.available - held_by_us)
+    others = max(0, machine.total - machine.available - anon_by_us)
     candidates = [(machine.total - others, "machine")]
     if machine.cgroup_limit is not None:
-        candidates.append((machine.cgroup_limit, "cgroup"))
+        neighbours = max(0, machine.cgroup_anon - anon_by_us)
+        candidates.append((max(0, machine.cgroup_limit - neighbours), "cgroup"))
     if configured_mib > 0:
         candidates.append((int(configured_mib * MIB), "configured"))
     total, source = min(candidates)

@@ -55,7 +55,7 @@ class Entry:
             model=self.thing.model,
             pid=self.thing.pid,
             state=self.state,
-            reserved=self.need.total,
+            reserved=self.need.usage.total,
             anon=self.sample.now.anon,
             file=self.sample.now.file,
             kv=self.need.kv,

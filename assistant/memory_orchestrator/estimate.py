@@ -1,9 +1,10 @@
 """What a stage will hold before it was ever loaded, and the same corrected by what was measured. Pure.
 
-    peak = weights * factor + KV slots + workspace
+    peak = weights * factor + KV slots * pool + workspace
 
-The factors and workspaces were measured on the embedded models (docs/benchmarks.md); a measured peak of the same
-model, engine and settings replaces the estimate.
+The factors were measured on the embedded models by `assistant bench ask` and `llm-start`. A measured peak of the same
+model, engine and settings replaces weights and workspace; the KV slots are always promised whole, since the next
+question may be a long one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from typing import Any
 from assistant.memory_orchestrator.policy import Need
 from assistant.memory_orchestrator.probe import MIB, Usage
 
+KV_POOL = 2.25
+"""MNN grows the cache by allocating anew, copying and freeing, and keeps what it freed: measured 2.2 times the cache's
+own size at 900 tokens, and 2.16 at the moment of the last copy at 4,000."""
 HEADROOM = 1.05
 """On a measured peak: the next query may be a little longer."""
 
@@ -54,20 +58,19 @@ def kv_bytes(shape: Mapping[str, Any], context_tokens: int, slots: int, bytes_pe
 
 
 def estimate(stage: str, engine: str, weight_bytes: int, kv: int = 0, measured: Usage | None = None) -> Need:
-    """The peak that `stage` will hold, in bytes; `measured` is an earlier peak of the same model and settings."""
+    """The peak that `stage` will hold, in bytes.
+
+    `measured`: an earlier peak of the same model and settings, less what its key-value cache took (`without_kv`).
+    """
     shape = SHAPES[engine]
     if measured is not None and measured.total > 0:
-        return Need(
-            stage=stage,
-            anon=int(measured.anon * HEADROOM),
-            file=int(measured.file * HEADROOM),
-            kv=kv,
-            heavy=shape.heavy,
-        )
-    return Need(
-        stage=stage,
-        anon=int(weight_bytes * shape.anon_per_weight) + shape.anon_fixed + kv,
-        file=int(weight_bytes * shape.file_per_weight) + shape.file_fixed,
-        kv=kv,
-        heavy=shape.heavy,
-    )
+        anon, file = measured.anon * HEADROOM, measured.file * HEADROOM
+    else:
+        anon = weight_bytes * shape.anon_per_weight + shape.anon_fixed
+        file = weight_bytes * shape.file_per_weight + shape.file_fixed
+    return Need(stage=stage, anon=int(anon + kv * KV_POOL), file=int(file), kv=kv, heavy=shape.heavy)
+
+
+def without_kv(peak: Usage, kv_used: int) -> Usage:
+    """A measured peak less what a cache of `kv_used` bytes took of it."""
+    return Usage(anon=max(0, peak.anon - int(kv_used * KV_POOL)), file=peak.file)

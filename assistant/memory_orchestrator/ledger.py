@@ -16,12 +16,12 @@ leaves an odd sequence; the next owner writes a fresh segment. Sizes are bytes; 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import mmap
 import os
 import struct
 import time
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -101,14 +101,22 @@ class LedgerWriter:
         fresh = self._path.with_name(f".{name}.{os.getpid()}")
         fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            os.ftruncate(fd, SIZE)
+            # allocated now: a shared-memory file system that is full would kill us at the first write instead
+            os.posix_fallocate(fd, 0, SIZE)
             self._map = mmap.mmap(fd, SIZE)
+        except OSError as error:
+            _remove(fresh)
+            raise AssistantError(f"the ledger cannot be made in {directory}: {error.strerror}") from None
         finally:
             os.close(fd)
         self._start = process_start(os.getpid())
         # the owner stands in it before others can see it, or they would take it for left behind
         self.write(LedgerView(writer_pid=os.getpid()))
-        os.rename(fresh, self._path)
+        try:
+            os.rename(fresh, self._path)
+        except OSError as error:
+            _remove(fresh)
+            raise AssistantError(f"the ledger {self._path} cannot be made: {error.strerror}") from None
         # for a process that leaves without closing (a second Ctrl-C); a killed one's is swept by the next start
         atexit.register(self.close)
 
@@ -190,10 +198,17 @@ def remove_stale(directory: Path = SHM) -> None:
     for path in directory.glob(f"assistant-{os.getuid()}-*"):
         owner = _owner(path)
         if owner is not None and not _alive(*owner):
-            path.unlink(missing_ok=True)
+            _remove(path)
     for path in directory.glob(f".assistant-{os.getuid()}-*"):
-        if not process_start(int(path.suffix[1:] or 0)):
-            path.unlink(missing_ok=True)
+        pid = path.suffix[1:]
+        if pid.isdigit() and not process_start(int(pid)):
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """The folder is everybody's: a file of that name may be somebody else's, and then it is not ours to remove."""
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 def _refuse_if_owned(path: Path) -> None:
@@ -234,8 +249,3 @@ def _text(text: str, size: int) -> bytes:
 
 def _str(raw: bytes) -> str:
     return raw.rstrip(b"\0").decode("utf-8", "ignore")
-
-
-def total(rows: Iterable[Row]) -> int:
-    """Bytes that the rows count as: for each the larger of promised and measured."""
-    return sum(max(row.reserved, row.anon + row.file) for row in rows)

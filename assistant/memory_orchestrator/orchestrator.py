@@ -18,7 +18,7 @@ from assistant.errors import BusyNow
 from assistant.memory_orchestrator import budget as budgets
 from assistant.memory_orchestrator.entry import Entry, Loadable
 from assistant.memory_orchestrator.ledger import LedgerView, LedgerWriter, RowState
-from assistant.memory_orchestrator.policy import Admit, Held, Refuse, Snapshot, plan
+from assistant.memory_orchestrator.policy import FILE_SHARE, Admit, Held, Refuse, Snapshot, plan
 from assistant.memory_orchestrator.probe import Probe, Sample, Usage
 from assistant.tasks import uninterrupted
 
@@ -152,7 +152,7 @@ class MemoryOrchestrator:
                 await self._unload(victim)
         entry = Entry(thing=thing, need=need, users=1, last_used_ns=self._clock_ns())
         self._entries[thing.name] = entry
-        self._emit("memory-admit", {"stage": need.stage, "bytes": need.total})
+        self._emit("memory-admit", {"stage": need.stage, "bytes": need.usage.total})
         self._told()
         return entry
 
@@ -200,18 +200,19 @@ class MemoryOrchestrator:
     def snapshot(self) -> Snapshot:
         """The budget is read anew: a container's limit, and what others hold, can change."""
         configured_mib, margin_mib = self._configured
-        ours = self._base_usage.total + sum(entry.sample.now.total for entry in self._entries.values())
+        ours = self._base_usage.anon + sum(entry.sample.now.anon for entry in self._entries.values())
         self.budget = budgets.decide(self._probe.machine(), ours, configured_mib=configured_mib, margin_mib=margin_mib)
         return Snapshot(
             usable=self.budget.usable,
             budget=self.budget.total,
             margin=self.budget.margin,
             base=self._base_usage.total,
+            file_share=1.0 if self.budget.source == "configured" else FILE_SHARE,
             held=tuple(
                 Held(
                     stage=name,
-                    reserved=entry.need.total,
-                    measured=entry.sample.now.total,
+                    reserved=entry.need.usage,
+                    measured=entry.sample.now,
                     in_use=entry.users > 0 or entry.state is RowState.LOADING,
                     last_used_ns=entry.last_used_ns,
                     heavy=entry.need.heavy,

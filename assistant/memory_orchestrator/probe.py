@@ -56,6 +56,8 @@ class Machine:
     available: int
     cgroup_limit: int | None
     """The smallest limit on the way from our cgroup to the root; None = none."""
+    cgroup_anon: int = 0
+    """What the cgroup with that limit is charged with, page cache apart."""
 
 
 class Probe:
@@ -97,26 +99,24 @@ class Probe:
         # where the kernel lacks the split, all of it counts as anonymous: the careful reading
         file = rollup.get("Pss_File", 0)
         return Sample(
-            now=Usage(anon=rollup.get("Pss", 0) - file, file=file),
+            # what was swapped out (to zram, on a Raspberry Pi) is still ours
+            now=Usage(anon=rollup.get("Pss", 0) - file + rollup.get("SwapPss", 0), file=file),
             rss=rollup.get("Rss", 0),
             rss_peak=status.get("VmHWM", 0),
         )
 
-    def total_usage(self, pids: Iterable[int]) -> Usage:
-        return sum((self.usage(pid) for pid in pids), Usage())
-
     def machine(self) -> Machine:
         fields = _fields((self._root / "proc/meminfo").read_text("ascii"))
+        limits = [(limit, file.parent) for file in self._limit_files() if (limit := _limit(file)) is not None]
+        limit, folder = min(limits, default=(None, Path()))
+        anon = _charged_anon(folder) if limit is not None else 0
         return Machine(
             total=fields["MemTotal"],
             # MemAvailable, not MemFree: page cache is not lost memory
             available=fields.get("MemAvailable", fields.get("MemFree", 0)),
-            cgroup_limit=self._cgroup_limit(),
+            cgroup_limit=limit,
+            cgroup_anon=anon,
         )
-
-    def _cgroup_limit(self) -> int | None:
-        limits = [limit for file in self._limit_files() if (limit := _limit(file)) is not None]
-        return min(limits, default=None)
 
     def _limit_files(self) -> Iterable[Path]:
         """v2 `memory.max` (`0::/path`) and v1 `memory.limit_in_bytes` (`4:memory:/path`), ours and our ancestors'."""
@@ -145,6 +145,17 @@ def _limit(file: Path) -> int | None:
     except (OSError, ValueError):
         return None
     return int(text) if text.isdigit() and int(text) < _UNLIMITED else None
+
+
+def _charged_anon(folder: Path) -> int:
+    """`anon` of cgroup v2's memory.stat, `total_rss` of v1's (what its descendants hold included), in bytes."""
+    try:
+        lines = (folder / "memory.stat").read_text("ascii").splitlines()
+    except (OSError, ValueError):
+        return 0
+    found = dict(line.partition(" ")[::2] for line in lines)
+    text = found.get("total_rss") or found.get("anon") or "0"
+    return int(text) if text.isdigit() else 0
 
 
 def _fields(text: str) -> dict[str, int]:

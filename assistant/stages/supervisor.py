@@ -15,16 +15,19 @@ from typing import Any
 
 from assistant.errors import StageDied, StageError, StageStartTimeout
 from assistant.memory_orchestrator.calibration import Calibration
-from assistant.memory_orchestrator.estimate import estimate
+from assistant.memory_orchestrator.estimate import estimate, without_kv
 from assistant.memory_orchestrator.policy import Need
 from assistant.memory_orchestrator.probe import Usage
-from assistant.messages import Stage, StageOutput, StageRequest
+from assistant.messages import LlmDone, Stage, StageOutput, StageRequest
 from assistant.stages.base import EngineConfig
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.process import Worker, WorkerState
 from assistant.stages.registry import engine_path
 
 log = logging.getLogger(__name__)
+
+_SLOWEST_DISK = 5e6
+"""Bytes per second of reading and writing in turns that a start must be able to live with."""
 
 Emit = Callable[[str, dict[str, object]], None]
 
@@ -42,8 +45,12 @@ class StageSpec:
     cache_dir: Path
     threads: int
     start_timeout_s: float
+    """Grows with the weights: see `start_deadline_s`."""
     step_timeout_s: float
     kv_bytes: int = 0
+    """Of all key-value slots, full."""
+    kv_token_bytes: int = 0
+    """Of one token."""
     options: Mapping[str, Any] | None = None
 
     def engine_config(self, *, distrust_cache: bool = False) -> EngineConfig:
@@ -56,6 +63,11 @@ class StageSpec:
             options=dict(self.options or {}),
             distrust_cache=distrust_cache,
         )
+
+    @property
+    def start_deadline_s(self) -> float:
+        """A first start reads all weights and writes them anew, on a disk that may be an SD card."""
+        return self.start_timeout_s + self.weight_bytes / _SLOWEST_DISK
 
     @property
     def calibration_key(self) -> str:
@@ -80,6 +92,8 @@ class Supervisor:
         self.load_ms = 0.0
         """From the request to a loaded engine: fork, import, load."""
         self.run_ms = 0.0
+        self._tokens = 0
+        """Most tokens in one request since the load."""
         self._path = path or engine_path(spec.stage, spec.engine)
         self._server = server
         self._calibration = calibration
@@ -114,7 +128,8 @@ class Supervisor:
         )
 
     def settle(self, peak: Usage) -> None:
-        self._calibration.learn(self.spec.calibration_key, peak)
+        self._calibration.learn(self.spec.calibration_key, without_kv(peak, self._tokens * self.spec.kv_token_bytes))
+        self._tokens = 0
 
     async def load(self) -> None:
         """Forks, imports, loads. A start that crashed or hung is tried once more, without trusting its cache.
@@ -148,7 +163,7 @@ class Supervisor:
         self._worker = worker
         try:
             await worker.prepare(self._path, self.spec.start_timeout_s)
-            await worker.load(self.spec.engine_config(distrust_cache=distrust_cache), self.spec.start_timeout_s)
+            await worker.load(self.spec.engine_config(distrust_cache=distrust_cache), self.spec.start_deadline_s)
         except BaseException:
             self._worker = None
             await worker.stop()
@@ -162,6 +177,8 @@ class Supervisor:
         stream = self._worker.run(request, self.spec.step_timeout_s)
         try:
             async for body in stream:
+                if isinstance(body, LlmDone):
+                    self._tokens = max(self._tokens, body.prompt_tokens + body.new_tokens)
                 yield body
         finally:
             await stream.aclose()

@@ -134,6 +134,15 @@ def test_segments_of_the_dead_are_removed_and_of_the_living_kept(tmp_path: Path)
     mine.close()
 
 
+def test_files_of_others_in_the_common_folder_are_left_alone(tmp_path: Path) -> None:
+    odd = [tmp_path / f".{ledger.segment_name('a')}.b", tmp_path / f".{ledger.segment_name('a')}."]
+    for path in odd:
+        path.touch()
+    (tmp_path / ledger.segment_name("folder")).mkdir()
+    ledger.remove_stale(tmp_path)
+    assert all(path.exists() for path in odd)
+
+
 @pytest.mark.parametrize("content", [b"", b"short", b"x" * ledger.SIZE, ledger.MAGIC + b"\0" * ledger.SIZE])
 def test_what_is_no_ledger_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a").write_bytes(content)

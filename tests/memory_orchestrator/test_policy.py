@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assistant.errors import BusyNow, NeverFits
 from assistant.memory_orchestrator.policy import Admit, Evict, Held, Need, Refuse, Snapshot, plan
-from assistant.memory_orchestrator.probe import MIB
+from assistant.memory_orchestrator.probe import MIB, Usage
 
 
 def snapshot(*held: Held, usable: int = 1000, base: int = 50) -> Snapshot:
@@ -16,7 +18,7 @@ def snapshot(*held: Held, usable: int = 1000, base: int = 50) -> Snapshot:
 
 
 def held(stage: str, mib: int, *, in_use: bool = False, used: int = 0, heavy: bool = True) -> Held:
-    return Held(stage, reserved=mib * MIB, measured=0, in_use=in_use, last_used_ns=used, heavy=heavy)
+    return Held(stage, Usage(mib * MIB), Usage(), in_use=in_use, last_used_ns=used, heavy=heavy)
 
 
 def need(stage: str, mib: int, *, heavy: bool = True) -> Need:
@@ -74,6 +76,22 @@ def test_what_must_wait_is_refused_as_busy_with_a_hint(row: Held) -> None:
     assert outcome.error.to_dict()["status"] == 429
 
 
+def test_a_promise_counts_until_the_stage_has_gone_and_more_than_promised_counts_too() -> None:
+    for reserved, measured in ((600, 100), (100, 600)):
+        row = Held("asr", Usage(reserved * MIB), Usage(measured * MIB), in_use=True, last_used_ns=0, heavy=False)
+        outcome = plan(snapshot(row), need("llm", 500))
+        assert isinstance(outcome, Refuse)
+        assert isinstance(outcome.error, BusyNow)
+
+
+def test_mapped_weights_count_whole_against_a_set_budget_and_half_against_a_machine() -> None:
+    big = Need(stage="llm", anon=200 * MIB, file=1400 * MIB)
+    assert isinstance(plan(snapshot(), big), Refuse)
+    assert plan(replace(snapshot(), file_share=0.5), big) == Admit()
+    idle = Held("tts", Usage(100 * MIB, 300 * MIB), Usage(), in_use=False, last_used_ns=0, heavy=False)
+    assert replace(snapshot(idle), file_share=0.5).free == (1000 - 50 - 250) * MIB
+
+
 rows = st.builds(
     held,
     st.sampled_from(["asr", "intent", "tts", "x", "y"]),
@@ -93,7 +111,7 @@ def test_following_the_plan_never_exceeds_the_budget_and_never_evicts_what_works
     assert plan(before, wanted) == outcome or isinstance(outcome, Refuse)
     match outcome:
         case Admit():
-            assert wanted.total <= before.free
+            assert wanted.anon <= before.free
         case Evict(victims):
             assert victims
             assert not any(row.in_use for row in table if row.stage in victims)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assistant.memory_orchestrator.budget import decide
-from assistant.memory_orchestrator.estimate import estimate, kv_bytes
+from assistant.memory_orchestrator.estimate import estimate, kv_bytes, without_kv
 from assistant.memory_orchestrator.probe import MIB, Machine, Probe, Usage
 
 
@@ -80,6 +80,7 @@ def tree(root: Path, cgroup: str, files: dict[str, str]) -> Probe:
         ("0::/\n", {}, None),
         ("0::/a/b\n", {"sys/fs/cgroup/a/b/memory.max": "max\n"}, None),
         ("0::/a/b\n", {"sys/fs/cgroup/a/b/memory.max": "1000\n", "sys/fs/cgroup/a/memory.max": "500\n"}, 500),
+        ("0::/a\n", {"sys/fs/cgroup/a/memory.max": "900\n", "sys/fs/cgroup/a/memory.stat": "anon 7\nfile 9\n"}, 900),
         ("4:memory:/x\n", {"sys/fs/cgroup/memory/x/memory.limit_in_bytes": "700\n"}, 700),
         ("4:cpu,memory:/x\n", {"sys/fs/cgroup/memory/x/memory.limit_in_bytes": "9223372036854771712\n"}, None),
         ("garbage\n", {}, None),
@@ -91,6 +92,7 @@ def test_the_tightest_cgroup_limit_on_the_way_up_counts(
     machine = tree(tmp_path, cgroup, files).machine()
     assert machine.cgroup_limit == limit
     assert (machine.total, machine.available) == (2048000 * 1024, 1024000 * 1024)
+    assert machine.cgroup_anon == (7 if any("stat" in name for name in files) else 0)
 
 
 MACHINE = Machine(total=2000 * MIB, available=1500 * MIB, cgroup_limit=None)
@@ -105,6 +107,8 @@ MACHINE = Machine(total=2000 * MIB, available=1500 * MIB, cgroup_limit=None)
         (MACHINE, 0, 900, 900, "configured"),
         (MACHINE, 0, 5000, 1500, "machine"),
         (Machine(2000 * MIB, 1500 * MIB, 800 * MIB), 0, 900, 800, "cgroup"),
+        # of 150 MiB that the cgroup is charged with, 50 are ours
+        (Machine(2000 * MIB, 1500 * MIB, 800 * MIB, 150 * MIB), 50, 900, 700, "cgroup"),
     ],
 )
 def test_the_budget_is_the_smallest_of_three(
@@ -125,8 +129,19 @@ def test_the_key_value_formula_against_known_figures() -> None:
     assert kv_bytes({"layers": 30, "kv_heads": 3, "head_dim": 64}, 1024, 2) == 2 * 30 * 3 * 64 * 4 * 1024 * 2
 
 
-def test_a_measured_peak_replaces_the_guess() -> None:
+def test_a_measured_peak_replaces_the_guess_and_the_cache_of_keys_and_values_is_promised_whole() -> None:
     guess = estimate("llm", "mnn", 100 * MIB)
     known = estimate("llm", "mnn", 100 * MIB, measured=Usage(anon=40 * MIB, file=140 * MIB))
-    assert guess.total > known.total
-    assert 180 * MIB <= known.total <= 198 * MIB
+    assert guess.usage.total > known.usage.total
+    assert 180 * MIB <= known.usage.total <= 198 * MIB
+    with_kv = estimate("llm", "mnn", 100 * MIB, kv=45 * MIB, measured=Usage(anon=40 * MIB, file=140 * MIB))
+    assert with_kv.anon - known.anon > 2 * 45 * MIB
+    assert with_kv.kv == 45 * MIB
+
+
+def test_what_is_learned_is_free_of_the_keys_and_values_of_that_day() -> None:
+    short, long = Usage(34 * MIB, 137 * MIB), Usage(118 * MIB, 137 * MIB)
+    token = 46080  # the embedded model's
+    learned = [without_kv(short, 56 * token), without_kv(long, 895 * token)]
+    assert all(26 * MIB < usage.anon < 34 * MIB for usage in learned)
+    assert without_kv(short, 10**9).anon == 0
