@@ -22,6 +22,7 @@ from assistant.bench.embedded import embedded_gguf
 from assistant.bench.output import say, say_aside, say_error
 from assistant.bench.synthetic_gguf import ModelSpec, write_model
 from assistant.errors import AssistantError, ModelError, by_name
+from assistant.model_store.chat_template import FORMATS
 from assistant.model_store.llm_tokenizer import gpt2_alphabet
 
 EMBEDDED_S, EMBEDDED_MIB, BIG_MIB = 3.0, 100.0, 150.0
@@ -62,6 +63,7 @@ def big_tokenizer(count: int) -> dict[str, Any]:
         "tokenizer.ggml.token_type": [1] * count,
         "tokenizer.ggml.merges": [f"{a} {b}" for a, b in pairs],
         "tokenizer.ggml.eos_token_id": count - 1,
+        "tokenizer.chat_template": FORMATS[0].template,
     }
 
 

@@ -1,7 +1,8 @@
 """GGUF -> a model directory for MNN's LLM runtime, without torch. `python -m assistant.model_store.convert_gguf`.
 
-Checks and decides everything first (`llm_plan`), then writes the tokenizer, streams the weights (`llm_writer`), has
-MNN translate the graph (`mnn_graph`, `mnn_tools`), and notes the facts that our own token loop needs (`vocabulary`).
+Checks and decides everything first (`llm_plan`, `chat_template`), then writes the tokenizer, streams the weights
+(`llm_writer`), has MNN translate the graph (`mnn_graph`, `mnn_tools`), and notes what our own token loop needs
+(`vocabulary`).
 Weights that MNN can represent are carried over; others are quantised to 8 bits and named in the report. The directory
 appears whole or not at all. Never touches a network, never imports MNN's Python tools.
 """
@@ -20,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from assistant.errors import ModelError
-from assistant.model_store import json_command, versions, vocabulary
+from assistant.model_store import chat_template, json_command, versions, vocabulary
 from assistant.model_store.atomic_dir import building
 from assistant.model_store.gguf import GgufFile
 from assistant.model_store.llm_plan import Plan, make_plan, sizes
@@ -42,6 +43,10 @@ class ConversionReport(msgspec.Struct, frozen=True, kw_only=True):
     bos_id: int | None
     eos_id: int | None
     stop_ids: list[int]
+    chat_format: str
+    """`the file's own`, or the known format that takes its place."""
+    notes: list[str]
+    """What a user should know, in sentences."""
     source_sha256: str
     weight_bytes: int
     """Size of `llm.mnn.weight`."""
@@ -85,9 +90,18 @@ _CONFIG = {
 """What MNN is told when a user loads the directory by hand; our own stage sets all of it itself."""
 
 
-def _facts(plan: Plan, sha256: str) -> vocabulary.LlmFacts:
+def _notes(plan: Plan, remark: str) -> list[str]:
+    notes = [remark] if remark else []
+    if not plan.tokenizer.pre_named:
+        notes.append(f"the file does not say how it splits text into words; taken as {plan.tokenizer.pre!r}")
+    if plan.tokenizer.pre == "llama-bpe":
+        notes.append("a word that is a token but that no merges build comes in several tokens")
+    return notes
+
+
+def _facts(plan: Plan, sha256: str, notes: list[str]) -> vocabulary.LlmFacts:
     tokenizer = plan.tokenizer
-    think = [i for i in range(len(tokenizer.tokens)) if tokenizer.tokens[i] in (b"<think>", b"</think>")]
+    ids = {token: i for i, token in enumerate(tokenizer.tokens) if token in (b"<think>", b"</think>")}
     return vocabulary.LlmFacts(
         converter_version=versions.GGUF_CONVERTER,
         mnn_version=versions.mnn_version(),
@@ -99,9 +113,10 @@ def _facts(plan: Plan, sha256: str) -> vocabulary.LlmFacts:
         add_bos=tokenizer.add_bos,
         stop_ids=tokenizer.stop_ids,
         special_ids=tokenizer.special_ids,
-        think_ids=think if len(think) == 2 else [],
+        think_ids=[ids[b"<think>"], ids[b"</think>"]] if len(ids) == 2 else [],
         chat_template=tokenizer.chat_template,
         requantised=plan.requantised,
+        notes=notes,
     )
 
 
@@ -145,7 +160,9 @@ def convert_gguf(
     with GgufFile(gguf) as source:
         plan = make_plan(source, head_slices)
         reads, writes = sizes(source, plan)
-        facts = _facts(plan, source_sha256 or _sha256(gguf))
+        tokenizer, chat_format, remark = chat_template.choose(plan.tokenizer, gguf)
+        plan = msgspec.structs.replace(plan, tokenizer=tokenizer)
+        facts = _facts(plan, source_sha256 or _sha256(gguf), _notes(plan, remark))
         meter = _Meter(reads, progress)
         try:
             _check_disk(out_dir, writes, free_bytes)
@@ -163,6 +180,8 @@ def convert_gguf(
         bos_id=facts.bos_id,
         eos_id=facts.eos_id,
         stop_ids=facts.stop_ids,
+        chat_format=chat_format,
+        notes=facts.notes,
         source_sha256=facts.source_sha256,
         weight_bytes=weight_bytes,
         seconds=round(time.monotonic() - began, 3),

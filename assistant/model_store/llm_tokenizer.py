@@ -6,6 +6,7 @@ alphabet, which gives each byte a printable character (`bytes_to_unicode` in Ope
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -21,9 +22,11 @@ _PRE = {
     "smollm": "smollm", "starcoder": "smollm", "refact": "smollm",
     "qwen2": "qwen2", "deepseek-r1-qwen": "qwen2",
     "llama-bpe": "llama-bpe", "llama3": "llama-bpe", "llama-v3": "llama-bpe",
-    "gpt-2": "gpt-2", "default": "gpt-2", "": "gpt-2",
+    "gpt-2": "gpt-2", "default": "default",
 }  # fmt: skip
 """llama.cpp's names of pre-tokenizers -> ours; those on the right are built in `mnn_tokenizer`."""
+_UNNAMED = {"qwen2": "qwen2"}
+"""Architecture -> what a file of it means that names none; others mean llama.cpp's `default`, as there."""
 
 
 def gpt2_alphabet() -> dict[str, int]:
@@ -35,10 +38,12 @@ def gpt2_alphabet() -> dict[str, int]:
 
 class LlmTokenizer(msgspec.Struct, frozen=True, kw_only=True):
     pre: str
-    """Pre-tokenizer: smollm, qwen2, llama-bpe or gpt-2."""
-    tokens: StringArray
+    """Pre-tokenizer: smollm, qwen2, llama-bpe, gpt-2 or default."""
+    pre_named: bool = True
+    """False: the file names none, and `pre` is what its architecture makes likely."""
+    tokens: Sequence[bytes]
     """As the file spells them, by id."""
-    merges: StringArray
+    merges: Sequence[bytes]
     """`left right`, most frequent first."""
     added_ids: list[int]
     """Tokens that are found in a text before it is split: special ones and those that the model's makers added."""
@@ -52,6 +57,10 @@ class LlmTokenizer(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a prompt begins with `bos_id`; a chat template that prints it itself does that already."""
     chat_template: str
     """Jinja; empty when the file has none."""
+
+    def text_of(self, token: int | None) -> str:
+        """How the file spells a token; empty for none."""
+        return "" if token is None else self.tokens[token].decode("utf-8", "replace")
 
     def token_bytes(self) -> list[bytes]:
         """What each id stands for in a text, by id. May be part of a UTF-8 character."""
@@ -101,15 +110,14 @@ def _types(gguf: GgufFile, vocab: int) -> list[int]:
 
 def read_tokenizer(gguf: GgufFile) -> LlmTokenizer:
     """Raises `ModelUnsupported` for another kind of tokenizer, `ModelDamaged` for what makes no sense."""
-    model, pre = _text(gguf, "tokenizer.ggml.model"), _text(gguf, "tokenizer.ggml.pre", "default")
+    model, named = _text(gguf, "tokenizer.ggml.model"), _text(gguf, "tokenizer.ggml.pre")
+    pre = named or _UNNAMED.get(_text(gguf, "general.architecture"), "default")
     if model != "gpt2":
         raise ModelUnsupported(
             f"{gguf.path}: the tokenizer is {model[:40]!r}; only byte-level BPE (gpt2) can be converted"
         )
     if pre not in _PRE:
-        raise ModelUnsupported(
-            f"{gguf.path}: the pre-tokenizer is {pre[:40]!r}; known are {', '.join(filter(None, _PRE))}"
-        )
+        raise ModelUnsupported(f"{gguf.path}: the pre-tokenizer is {pre[:40]!r}; known are {', '.join(_PRE)}")
     tokens, merges = gguf.metadata.get("tokenizer.ggml.tokens"), gguf.metadata.get("tokenizer.ggml.merges")
     if not isinstance(tokens, StringArray) or not isinstance(merges, StringArray):
         raise ModelDamaged(f"{gguf.path}: the tokenizer has no tokens or no merges")
@@ -122,6 +130,7 @@ def read_tokenizer(gguf: GgufFile) -> LlmTokenizer:
     add_bos = gguf.metadata.get("tokenizer.ggml.add_bos_token", _PRE[pre] == "llama-bpe")
     return LlmTokenizer(
         pre=_PRE[pre],
+        pre_named=bool(named),
         tokens=tokens,
         merges=merges,
         added_ids=added,

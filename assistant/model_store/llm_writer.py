@@ -76,10 +76,7 @@ def word_table(words: MatrixAt) -> dict[str, Any]:
 
 def llm_config(plan: Plan, words: MatrixAt, facts: vocabulary.LlmFacts) -> dict[str, Any]:
     tokenizer = plan.tokenizer
-    eos, bos = (
-        "" if i is None else tokenizer.tokens[i].decode("utf-8", "replace")
-        for i in (tokenizer.eos_id, tokenizer.bos_id)
-    )
+    eos, bos = (tokenizer.text_of(i) for i in (tokenizer.eos_id, tokenizer.bos_id))
     return {
         "model_type": plan.shape.architecture,
         "hidden_size": plan.shape.hidden,

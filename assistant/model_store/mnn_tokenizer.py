@@ -2,6 +2,10 @@
 
 Three lines of text, then binary, little-endian; a string is its length as uint16 and UTF-8. MNN finds tokens and merges
 by binary search, so both are sorted. It prepends no token by itself here: a conversation is encoded piece by piece.
+
+Llama 3 takes a word that is a token as that token, whether or not the merges would build it (`ignore_merges`). MNN
+always merges, so such a word comes in several tokens: the text is the same, the prompt a little longer than the model
+has seen it. Not emulated: the words that merges cannot build are few, and MNN has no way to say it.
 """
 
 from __future__ import annotations
@@ -16,6 +20,13 @@ _NONE, _BYTE_LEVEL, _SPLIT, _SEQUENCE = 0, 1, 4, 6
 _ISOLATED = 0
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 """The split of Llama 3 and Qwen 2, which differ in how many digits stay together."""
+_DEFAULT = (
+    r"[\p{P}\$\+<=>\^~\|]+",
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
+    r"\p{N}+",
+    r"[0-9][0-9][0-9]",
+)
+"""What llama.cpp does with a file that names no pre-tokenizer: one split after another, each within the pieces."""
 
 
 def _string(text: bytes) -> bytes:
@@ -43,6 +54,7 @@ _PRE_TOKENIZERS: dict[str, Callable[[], bytes]] = {
     "qwen2": lambda: _sequence(_split(_WORDS % r"\p{N}"), _byte_level(False)),
     "llama-bpe": lambda: _sequence(_split(_WORDS % r"\p{N}{1,3}"), _byte_level(False)),
     "gpt-2": lambda: _byte_level(True),
+    "default": lambda: _sequence(*map(_split, _DEFAULT), _byte_level(False)),
 }
 
 

@@ -1,14 +1,14 @@
-"""The one door to MNN's converter: the extension module `_tools`, called directly and kept quiet. Imports `errors`.
+"""The one door to MNN in this room: its converter, and its chat templates. Kept quiet. Imports `errors`.
 
-Never `MNN.tools`: its modules install a telemetry package through pip when they are imported. `_tools` writes to C's
-stdout, and always says that it has succeeded.
+The converter is the extension module `_tools`, called directly. Never `MNN.tools`: its modules install a telemetry
+package through pip when they are imported. `_tools` writes to C's stdout, and always says that it has succeeded.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,3 +44,17 @@ def json_to_mnn(graph: Path, out: Path) -> None:
         _tools.mnnconvert(["mnnconvert", "-f", "JSON", "--modelFile", str(graph), "--MNNModel", str(out)])
     if not out.is_file() or out.stat().st_size == 0:
         raise ModelError(f"MNN wrote no graph to {out}; is the installed MNN the pinned version?")
+
+
+def rendered(config: Path, conversations: Sequence[Sequence[tuple[str, str]]]) -> list[str]:
+    """(role, content) turns as the chat template of the directory of `config` writes them, ready for an answer.
+
+    Needs the tokenizer alone: MNN reads it first, and keeps it when it then refuses the graph. Not for a process that
+    has more to do: MNN may crash on what a template says.
+    """
+    import MNN.llm
+
+    llm = MNN.llm.create(str(config))
+    llm._c_obj.load()
+    turns = [[{"role": role, "content": content} for role, content in talk] for talk in conversations]
+    return [str(llm.apply_chat_template(talk)) for talk in turns]

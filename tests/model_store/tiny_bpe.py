@@ -17,6 +17,18 @@ WORDS = (
 )
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 ADDED = ("<tool>",)
+TEMPLATE = (
+    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + ': ' + m['content'] + '<|im_end|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant: ' }}{% endif %}"
+)
+"""A format of its own, so that a test can tell it from ChatML."""
+_DEFAULT = (
+    r"[\p{P}\$\+<=>\^~\|]+",
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
+    r"\p{N}+",
+    r"[0-9][0-9][0-9]",
+)
+"""llama.cpp's splits for files that name no pre-tokenizer, one within the pieces of the other."""
 _R = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
@@ -41,39 +53,55 @@ def _vocabulary() -> tuple[list[str], list[str]]:
 _TOKENS, _MERGES = _vocabulary()
 
 
-def metadata(pre: str = "smollm") -> dict[str, Any]:
-    """`tokenizer.*` keys of a GGUF file; the special and added tokens come last."""
-    tokens = [*_TOKENS, *SPECIAL, *ADDED]
-    plain = len(_TOKENS)
-    return {
+def metadata(
+    pre: str | None = "smollm",
+    *,
+    special: tuple[str, ...] = SPECIAL,
+    template: str | None = TEMPLATE,
+    whole: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """`tokenizer.*` keys of a GGUF file; the special and added tokens come last. None leaves a key out.
+
+    `whole`: words that are tokens and that no merges build.
+    """
+    plain = [*_TOKENS, *(spell(word.encode()) for word in whole)]
+    keys: dict[str, Any] = {
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.pre": pre,
-        "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.token_type": [1] * plain + [3] * len(SPECIAL) + [4] * len(ADDED),
+        "tokenizer.ggml.tokens": [*plain, *special, *ADDED],
+        "tokenizer.ggml.token_type": [1] * len(plain) + [3] * len(special) + [4] * len(ADDED),
         "tokenizer.ggml.merges": _MERGES,
-        "tokenizer.ggml.bos_token_id": plain + 1,
-        "tokenizer.ggml.eos_token_id": plain + 2,
-        "tokenizer.chat_template": "{% for m in messages %}{{ m['content'] }}{% endfor %}",
+        "tokenizer.ggml.bos_token_id": len(plain) + 1,
+        "tokenizer.ggml.eos_token_id": len(plain) + 2,
+        "tokenizer.chat_template": template,
     }
+    return {key: value for key, value in keys.items() if value is not None}
 
 
 def vocab_size() -> int:
     return len(_TOKENS) + len(SPECIAL) + len(ADDED)
 
 
-def tokenizer(pre: str) -> Tokenizer:
-    """The same vocabulary in Hugging Face's implementation, with the pre-tokenizer that the name stands for."""
+def tokenizer(pre: str, *, whole: tuple[str, ...] = ()) -> Tokenizer:
+    """The same vocabulary in Hugging Face's implementation, with the pre-tokenizer that the name stands for.
+
+    With `whole` words, each of them is taken as its token, as Llama 3 does.
+    """
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False}
     split = {"type": "Split", "behavior": "Isolated", "invert": False}
     words = {"qwen2": r"\p{N}", "llama-bpe": r"\p{N}{1,3}"}
     if pre in words:
         pattern = {"Regex": _R % words[pre]}
         steps = [{**split, "pattern": pattern}, {**byte_level, "use_regex": False}]
+    elif pre == "default":
+        splits = [{**split, "pattern": {"Regex": pattern}} for pattern in _DEFAULT]
+        steps = [*splits, {**byte_level, "use_regex": False}]
     else:
         digits = [{"type": "Digits", "individual_digits": True}] if pre == "smollm" else []
         steps = [*digits, {**byte_level, "use_regex": True}]
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    first = len(_TOKENS)
+    plain = [*_TOKENS, *(spell(word.encode()) for word in whole)]
+    first = len(plain)
     added = [
         {"id": first + i, "content": text, "special": text in SPECIAL, **flags}
         for i, text in enumerate(SPECIAL + ADDED)
@@ -85,11 +113,11 @@ def tokenizer(pre: str) -> Tokenizer:
         "decoder": {**byte_level, "use_regex": True},
         "model": {
             "type": "BPE",
-            "vocab": {token: i for i, token in enumerate([*_TOKENS, *SPECIAL, *ADDED])},
+            "vocab": {token: i for i, token in enumerate([*plain, *SPECIAL, *ADDED])},
             "merges": _MERGES,
             "byte_fallback": False,
             "fuse_unk": False,
-            "ignore_merges": False,
+            "ignore_merges": bool(whole),
         },
     }
     return Tokenizer.from_str(json.dumps(described))
