@@ -74,8 +74,9 @@ def flaw(rendered: Sequence[str]) -> str:
     if _SYSTEM + _USER in instructed:
         return "nothing separates the instructions from the question"
     # The answer that is asked for must begin like the one in the history; the prompt may add to that (`<think>`).
-    before = talk.partition(_USER)[2].partition(_ANSWER)[0].strip()
-    after = talk.partition(_AGAIN)[2].strip()
+    # White space between a template's own lines differs inside and outside its loop.
+    before = "".join(talk.partition(_USER)[2].partition(_ANSWER)[0].split())
+    after = "".join(talk.partition(_AGAIN)[2].split())
     if not before or not after.startswith(before):
         return "the answer that is asked for does not begin like the one before"
     return ""

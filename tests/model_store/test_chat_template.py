@@ -57,6 +57,10 @@ GOOD = {
     "bos and eos": "{{ bos_token }}" + TURN.replace("<end>", "{{ eos_token }}") + ASK,
     "thinks": TURN + ASK.replace("<assistant>", "<assistant><think>{{ '\\n' }}"),
     "a default system": "{% if messages[0]['role'] != 'system' %}<system>Be kind.<end>{% endif %}" + TURN + ASK,
+    "on many lines": (
+        "{% for m in messages %}\n    {{ '<' + m['role'] + '>' + m['content'] + '<end>' }}\n    {% endfor %}\n"
+        "{% if add_generation_prompt %}\n    {{ '<assistant>' }}\n{% endif %}"
+    ),
     "instructions with the last question": (
         "{% set ns = namespace(s='') %}"
         "{% for m in messages %}"

@@ -38,6 +38,10 @@ def difference(gguf: Path, model: Path) -> float:
     return float(np.abs(found - wanted).max() / np.abs(wanted).max())
 
 
+def config_of(model: Path) -> Any:
+    return msgspec.json.decode((model / "llm_config.json").read_bytes())
+
+
 def converted(gguf: Path, **options: Any) -> tuple[Path, ConversionReport]:
     model = gguf.parent / "model"
     return model, convert_gguf(gguf, model, **options)
@@ -119,13 +123,27 @@ def test_the_report_and_the_directory(tmp_path: Path) -> None:
         "layers": 1, "hidden": 256, "heads": 4, "kv_heads": 2, "head_dim": 64, "ffn": 512,
         "vocab": vocab, "max_position": 128, "tied": True,
     }  # fmt: skip
+    assert (report.chat_format, report.notes, config_of(model)["jinja"]["chat_template"]) == (
+        "the file's own", [], tiny_bpe.TEMPLATE,
+    )  # fmt: skip
     assert report.weight_bytes == (model / "llm.mnn.weight").stat().st_size
     assert told[-1][0] == told[-1][1]
     assert [done for done, _ in told] == sorted(done for done, _ in told)
     assert (report.bos_id, report.eos_id, report.stop_ids) == (vocab - 3, vocab - 2, [vocab - 4, vocab - 2])
-    config = msgspec.json.decode((model / "llm_config.json").read_bytes())
+    config = config_of(model)
     assert config["jinja"]["eos"] == "<|im_end|>"
     assert config["assistant"]["source_sha256"] == report.source_sha256
+
+
+@pytest.mark.parametrize("tags", [("<think>", "</think>"), ("</think>", "<think>"), ("<think>",)])
+def test_think_tags_are_noted_opening_first_or_not_at_all(tags: tuple[str, ...], tmp_path: Path) -> None:
+    keys = tiny_bpe.metadata(special=(*tiny_bpe.SPECIAL, *tags))
+    gguf = write_model(tmp_path / "tiny.gguf", Tiny(layers=1), keys)
+    model, _ = converted(gguf)
+    ids = [keys["tokenizer.ggml.tokens"].index(tag) for tag in ("<think>", "</think>") if len(tags) == 2]
+    vocabulary = Vocabulary.open(model)
+    assert vocabulary.facts.think_ids == ids
+    assert vocabulary.think_ids == set(ids)
 
 
 def test_a_conversion_replaces_the_old_directory(tmp_path: Path) -> None:

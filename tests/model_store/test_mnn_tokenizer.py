@@ -44,6 +44,42 @@ def test_token_ids_equal_those_of_the_tokenizers_package(pre: str, tmp_path: Pat
         assert b"".join(map(vocabulary.bytes_of, found.prompt)) == text.encode()
 
 
+@pytest.mark.engine
+def test_a_word_that_llama_3_knows_whole_comes_in_several_tokens(tmp_path: Path) -> None:
+    """`ignore_merges`, which MNN does not have. The text is the same; words that merges build are not concerned."""
+    word, known = "zyxwvu", "hello"
+    gguf = write_model(tmp_path / "x.gguf", Tiny(layers=1), tiny_bpe.metadata("llama-bpe", whole=(word,)))
+    report = convert_gguf(gguf, tmp_path / "model")
+    reference = tiny_bpe.tokenizer("llama-bpe", whole=(word,))
+    rare, common = (
+        r.prompt for r in run(tmp_path / "model", {"memory": "low"}, [Job(prompt=t) for t in (word, known)])
+    )
+    vocabulary = Vocabulary.open(tmp_path / "model")
+    assert [vocabulary.bytes_of(i) for i in reference.encode(word).ids] == [word.encode()]
+    assert len(rare) == len(word)
+    assert b"".join(map(vocabulary.bytes_of, rare)) == word.encode()
+    assert common == reference.encode(known).ids
+    assert any("no merges build" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(("architecture", "meant"), [("qwen2", "qwen2"), ("llama", "default")])
+@pytest.mark.parametrize("unnamed", [None, ""])
+def test_a_file_that_names_no_pre_tokenizer(architecture: str, meant: str, unnamed: str | None, tmp_path: Path) -> None:
+    spec = Tiny(architecture=architecture, layers=1, bias=architecture == "qwen2")
+    gguf = write_model(tmp_path / "x.gguf", spec, tiny_bpe.metadata(unnamed))
+    with GgufFile(gguf) as file:
+        found = read_tokenizer(file)
+    assert (found.pre, found.pre_named) == (meant, False)
+    report = convert_gguf(gguf, tmp_path / "model")
+    assert any(repr(meant) in note for note in report.notes)
+
+
+def test_what_llama_cpp_calls_default_is_not_gpt_2() -> None:
+    texts = ["2024 and 1234567", "x==12345", "a-b...c", "$5+3"]
+    default, gpt2 = ([tiny_bpe.tokenizer(pre).encode(t).ids for t in texts] for pre in ("default", "gpt-2"))
+    assert default != gpt2, "the test of token ids must be able to tell them apart"
+
+
 def test_the_alphabet_spells_every_byte_once() -> None:
     alphabet = gpt2_alphabet()
     assert sorted(alphabet.values()) == list(range(256))
