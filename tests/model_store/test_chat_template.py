@@ -139,6 +139,32 @@ def test_the_report_and_the_model_say_what_is_used(tmp_path: Path) -> None:
     assert "ChatML" in report.notes[0]
 
 
+def as_written(talk: str) -> list[str]:
+    """Good short conversations, and a talk in which s, u, a and v stand for the turns in their order."""
+    names = dict(zip("suav", (marker for _, marker in CONVERSATIONS[2]), strict=True))
+    short = ["<u>{u}</u><a>", "<s>{s}</s><u>{u}</u><a>"]
+    return [text.format(**names) for text in (*short, talk)]
+
+
+@pytest.mark.parametrize(
+    ("talk", "why"),
+    [
+        ("<s>{s}</s><u>{u}</u><a>{a}</a><u>{v}</u><a>", ""),
+        ("<u>{u}</u><a>{a}</a><u>{s} {v}</u><a>", ""),
+        ("<u>{u}</u><a>{a}</a><u>{v}</u><s>{s}</s><a>", "out of order"),
+        ("<s>{s}</s><a>{a}</a><u>{u}</u><u>{v}</u><a>", "out of order"),
+        ("<s>{s}</s><u>{u}</u><a>{a}</a><u>{v}</u>", "begin like"),
+        ("<s>{s}</s><u>{u}</u><a>{a}</a><u>{v}</u><b>", "begin like"),
+        ("<s>{s}</s><u>{u}</u><a>{a}</a><u>{v} \n", "nothing after"),
+        ("<s>{s}</s><u>{u}</u><a></a><u>{v}</u><a>", "exactly once"),
+    ],
+)
+def test_what_a_talk_must_look_like(talk: str, why: str) -> None:
+    found = flaw(as_written(talk))
+    assert why in found
+    assert bool(found) == bool(why)
+
+
 @pytest.mark.engine
 def test_a_template_that_never_ends_is_given_up(tmp_path: Path) -> None:
     endless = "{% for i in range(100000) %}{% for j in range(100000) %}{{ i * j }}{% endfor %}{% endfor %}"
