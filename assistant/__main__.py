@@ -12,7 +12,17 @@ def _leave_at_once(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
+def _open_missing_descriptors() -> None:
+    """Where the caller closed stdin, stdout or stderr, the next file that is opened would take their number."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
 def main() -> None:
+    _open_missing_descriptors()
     # while modules are imported there is nothing to clean up, and a traceback would help nobody; a verb that has
     # something to clean up takes Ctrl-C over (cli_output.reported)
     signal.signal(signal.SIGINT, _leave_at_once)
@@ -20,9 +30,9 @@ def main() -> None:
         from assistant.stages import spawn
 
         spawn.early()
-    from assistant.cli import app
+    from assistant.cli import run
 
-    app()
+    sys.exit(run())
 
 
 if __name__ == "__main__":

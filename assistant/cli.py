@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
-from assistant import __version__, cli_ask, cli_bench, cli_models
+from assistant import __version__, cli_ask, cli_bench, cli_config, cli_models, cli_output
+from assistant.errors import UsageError
+
+# typer's own name for what its parser raises is private; this is the public way to it
+_ParserError: type[Exception] = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     help="A fully local voice assistant.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 app.command()(cli_ask.ask)
 app.add_typer(cli_models.app, name="models")
+app.command("config")(cli_config.config)
 app.add_typer(cli_bench.app, name="bench")
 
 
@@ -29,3 +35,12 @@ def root(
     ] = False,
 ) -> None:
     """Everything runs on this machine; nothing but 'models fetch' uses a network."""
+
+
+def run() -> int:
+    """Parses the command line and runs its verb; returns the exit code. A wrong command line is one line, too."""
+    try:
+        return int(app(standalone_mode=False) or 0)
+    except _ParserError as error:
+        told = str(getattr(error, "message", "") or error)
+        cli_output.fail(UsageError(f"{told.rstrip('.')}; see 'assistant --help'"), "--json" in sys.argv)

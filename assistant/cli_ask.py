@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import io
 import logging
+import os
 import signal
 import sys
 import time
@@ -21,7 +23,7 @@ import msgspec
 import typer
 
 from assistant import cli_output
-from assistant.errors import Cancelled, DeviceError, UsageError
+from assistant.errors import Cancelled, UsageError
 
 if TYPE_CHECKING:
     from assistant.audio.devices import Speaker
@@ -43,7 +45,9 @@ class Request:
 
 
 def ask(
-    text: Annotated[str | None, typer.Argument(help="The question, typed.", show_default=False)] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[TEXT]", help="The question, typed.", show_default=False)
+    ] = None,
     wav: Annotated[
         str | None, typer.Option("--wav", metavar="FILE", help="The question, spoken: any sound file; - for stdin.")
     ] = None,
@@ -65,19 +69,28 @@ def ask(
     started = time.monotonic() - process_age_s()
     del standalone  # there is no daemon to ask yet, so each query has a pipeline of its own
     with cli_output.reported(as_json):
+        text = " ".join(words) if words else None
         if (text is None) == (wav is None):
             raise UsageError("give a question as TEXT or with --wav FILE, and not both")
-        if out is not None and no_speech:
-            raise UsageError("--out and --no-speech exclude each other")
+        if out is not None:
+            _check_output(out, no_speech)
         answer = asyncio.run(_ask(Request(text, wav, out, not no_speech, as_json), sets or [], started))
         if as_json:
             cli_output.emit(msgspec.to_builtins(answer.report))
         else:
-            _show(answer.report)
+            _show(answer.report, out is not None)
         if answer.error is not None:
             if as_json:
                 sys.exit(int(answer.error.exit_code))
             raise answer.error
+
+
+def _check_output(out: Path, no_speech: bool) -> None:
+    if no_speech:
+        raise UsageError("--out and --no-speech exclude each other")
+    # a device or a pipe has whatever name it likes; a file that is called .mp3, or a text, must not become a WAV
+    if out.suffix.lower() not in (".wav", ".wave") and (out.is_file() or not out.exists()):
+        raise UsageError(f"--out {out}: the answer is written as WAV; call the file {out.stem or 'answer'}.wav")
 
 
 async def _ask(asked: Request, sets: list[str], started: float) -> Answer:
@@ -138,13 +151,22 @@ def _end_on_signals() -> None:
 
 def _read(wav: str) -> bytes:
     from assistant.audio.formats import read_audio
+    from assistant.errors import BadAudio
 
-    return read_audio(sys.stdin.buffer if wav == "-" else Path(wav)).pcm
+    if wav != "-":
+        return read_audio(Path(wav)).pcm
+    try:
+        # a descriptor of our own: Python's stdin object, blocked in a thread, would not let the process end
+        with io.FileIO(os.dup(0)) as stdin:
+            return read_audio(stdin).pcm
+    except OSError as error:
+        raise BadAudio(f"standard input cannot be read: {error.strerror}", code="audio-unreadable") from None
 
 
 @contextlib.contextmanager
 def _sink(config: Config, out: Path | None, speak: bool) -> Iterator[WavWriter | Speaker | None]:
-    """Where the answer is spoken: the file, else the speaker, else nowhere, which is said."""
+    """Where the answer is spoken: the file, else the speaker, else nowhere. Raises `DeviceError` at once, before
+    anybody waits for an answer that cannot be spoken."""
     from assistant.audio.devices import Speaker, output_device
     from assistant.audio.formats import WavWriter
 
@@ -154,26 +176,22 @@ def _sink(config: Config, out: Path | None, speak: bool) -> Iterator[WavWriter |
         with WavWriter(out) as writer:
             yield writer
     else:
-        try:
-            speaker = Speaker(output_device(config.audio.output))
-        except DeviceError as error:
-            cli_output.say(f"not spoken: {error.message}")
-            yield None
-            return
-        with speaker:
+        with Speaker(output_device(config.audio.output)) as speaker:
             yield speaker
 
 
-def _show(report: QueryReport) -> None:
+def _show(report: QueryReport, speak: bool) -> None:
     """The reply on stdout, what it cost on stderr."""
     if report.reply:
-        print(report.reply, flush=True)
+        cli_output.show(report.reply)
     say = cli_output.say
+    if report.error is not None:
+        return
     if report.audio is not None:
         where = report.audio.path or "the speaker"
         say(f"spoken   {report.audio.seconds:.1f} s to {where}")
-    if not report.stages:
-        return
+    elif speak:
+        say("not spoken: there is nothing in the reply that can be said aloud")
     say(f"\n{'stage':<8}{'engine':<11}{'model':<24}{'load ms':>9}{'run ms':>9}{'anon MiB':>10}{'file MiB':>10}")
     for one in report.stages:
         say(

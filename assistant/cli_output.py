@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -18,13 +18,32 @@ from assistant.errors import AssistantError, Cancelled, ExitCode
 
 
 def say(text: str) -> None:
-    """One line for the person at the terminal."""
-    print(text, file=sys.stderr, flush=True)
+    """One line for the person at the terminal; nothing where there is no stderr, or a full disk behind it."""
+    if sys.stderr is not None:
+        with suppress(OSError):
+            print(text, file=sys.stderr, flush=True)
+
+
+def show(text: str) -> None:
+    """The verb's result for people, on stdout; characters that the terminal does not have become "?"."""
+    _write(text.encode(getattr(sys.stdout, "encoding", None) or "utf-8", "replace"))
 
 
 def emit(data: Any) -> None:
-    """The verb's result as JSON on stdout."""
-    print(json.dumps(data, indent=2, ensure_ascii=False), flush=True)
+    """The verb's result as JSON on stdout, in UTF-8 whatever the locale; lone surrogates (odd file names) escaped."""
+    text = json.dumps(data, indent=2, ensure_ascii=False)
+    try:
+        _write(text.encode("utf-8"))
+    except UnicodeEncodeError:
+        _write(json.dumps(data, indent=2).encode("ascii"))
+
+
+def _write(line: bytes) -> None:
+    """Raises `OSError` when nobody can receive it: a result that is lost must not look like success."""
+    if sys.stdout is None:
+        raise BrokenPipeError("there is no stdout")
+    sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def fail(error: AssistantError, json_mode: bool = False, data: dict[str, Any] | None = None) -> NoReturn:
@@ -51,9 +70,12 @@ def reported(json_mode: bool = False) -> Iterator[None]:
         fail(error, json_mode)
     except KeyboardInterrupt:
         fail(Cancelled("interrupted"), json_mode)
-    except BrokenPipeError:
-        # whoever read us has left; point stdout elsewhere so that the interpreter's last flush does not fail
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # whoever read us has left, and wants to hear nothing
+            say(f"error: {error.strerror or error}")
+        if sys.stdout is not None:
+            # elsewhere, so that the interpreter's last flush does not fail too
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(int(ExitCode.FAILED))
     finally:
         # everything is cleaned up; a second Ctrl-C must not break into the interpreter's own way out

@@ -215,11 +215,13 @@ def _parse(key: str, text: str, where: str) -> Any:
 
 
 def _from_file(path: Path) -> dict[str, Any]:
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path} is no file")
     try:
         flat = flatten(tomllib.loads(path.read_text("utf-8")))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: no UTF-8, no TOML, an endless number
         raise ConfigError(f"{path}: {error}") from None
     for key, value in flat.items():
         if key not in _TYPES:

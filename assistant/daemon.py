@@ -17,11 +17,12 @@ from assistant.memory_orchestrator.calibration import Calibration
 from assistant.memory_orchestrator.estimate import kv_bytes
 from assistant.memory_orchestrator.ledger import LedgerWriter, remove_stale, segment_name
 from assistant.memory_orchestrator.orchestrator import Emit, MemoryOrchestrator
-from assistant.messages import Sampling, Stage
+from assistant.messages import STAGE_ORDER, Sampling, Stage
 from assistant.model_store.store import ModelStore
 from assistant.pipeline import LlmSettings, Pipeline
 from assistant.query import Answer, Query
 from assistant.stages.fork_client import ForkServer
+from assistant.stages.registry import engine_path
 from assistant.stages.supervisor import StageSpec, Supervisor
 from assistant.tasks import uninterrupted
 
@@ -50,6 +51,8 @@ class Assistant:
 
     async def __aenter__(self) -> Self:
         config = self._config
+        for stage in STAGE_ORDER:
+            engine_path(stage, config.stage(stage).engine)
         # first, because everything waits for it: its interpreter starts while the rest is built
         self._server.start()
         try:
@@ -107,17 +110,18 @@ def stage_spec(stage: Stage, config: Config, store: ModelStore) -> StageSpec:
         "start_timeout_s": settings.start_timeout_s,
         "step_timeout_s": settings.step_timeout_s,
     }
+    engine_path(stage, engine)  # an engine that does not exist is told before a model that does not fit it
     if stage is Stage.INTENT:
-        options = {"language": settings.language, "intents": list(skills.handled_intents())}
+        understood = {"language": settings.language, "intents": list(skills.handled_intents())}
         return StageSpec(
             **common, model=settings.language, model_dir=paths.data_file(""), digest="", weight_bytes=0, threads=1,
-            options=options,
+            options=understood,
         )  # fmt: skip
     model = store.open(settings.model)
     if (model.stage, model.engine) != (stage, engine):
         raise ConfigError(
-            f"stages.{stage}.model: {model.name} is a model for stage {model.stage}, engine {model.engine};"
-            f" 'assistant models list' names those for {stage}"
+            f"stages.{stage}.engine is {engine!r}, but stages.{stage}.model {model.name!r} is made for stage"
+            f" {model.stage}, engine {model.engine!r}; set both ('assistant models list' shows what there is)"
         )
     options: dict[str, Any] = {}
     kv_token = 0

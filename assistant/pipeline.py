@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
@@ -28,6 +29,7 @@ from assistant.messages import (
     IntentReport,
     IntentRequest,
     LlmDelta,
+    LlmDone,
     LlmRequest,
     MemoryReport,
     Outcome,
@@ -46,6 +48,7 @@ from assistant.messages import (
 from assistant.query import Answer, AudioSink, Query, checked_text
 from assistant.speech_text import speakable
 from assistant.stages.supervisor import Supervisor
+from assistant.tasks import in_own_thread
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +153,7 @@ class Pipeline:
         # both load while the recording is read and searched for speech
         warming = [asyncio.create_task(self._warm(stage)) for stage in (Stage.ASR, Stage.INTENT)]
         try:
-            speech = await asyncio.to_thread(_speech_of, read)
+            speech = await in_own_thread(functools.partial(_speech_of, read))
             text = await self._hear(run, speech)
         except BaseException:
             for task in warming:
@@ -186,7 +189,7 @@ class Pipeline:
         return match
 
     async def _generate(self, run: _Run) -> None:
-        started = time.monotonic()
+        started, cut = time.monotonic(), False
         turns = [Turn(role="user", content=run.transcript)]
         if self._llm.system_prompt:
             turns.insert(0, Turn(role="system", content=self._llm.system_prompt))
@@ -197,8 +200,12 @@ class Pipeline:
                     run.timings.setdefault("llm_first_token", _ms_since(started))
                     run.reply += out.text
                     self._emit("reply-delta", {"query_id": run.query.id, "text": out.text})
+                elif isinstance(out, LlmDone):
+                    cut = out.reason == "length"
         run.timings["llm"] = _ms_since(started)
         run.reply = run.reply.strip() or NO_ANSWER
+        if cut:  # by stages.llm.max_new_tokens, and nobody shall take it for the whole
+            run.reply += " …"
 
     async def _speak(self, run: _Run, sink: AudioSink) -> None:
         text = speakable(run.reply)

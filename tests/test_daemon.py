@@ -37,7 +37,7 @@ def test_every_stage_of_the_default_settings_has_a_spec(model: Callable[[str], M
     ("sets", "words"),
     [
         ("stages.tts.model=whisper-tiny.en", "stage asr"),
-        ("stages.asr.engine=vosk", "engine whisper"),
+        ("stages.asr.engine=vosk", "engine 'whisper'"),
     ],
 )
 def test_a_model_of_another_stage_or_engine_is_a_config_error(

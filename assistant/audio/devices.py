@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from assistant.errors import DeviceError
+from assistant.errors import ConfigError, DeviceError
 
 _BLOCK_S = 0.1
 """What is handed to the device at once: how long an interruption can take to be heard."""
@@ -19,7 +19,8 @@ def _sounddevice() -> Any:
         import sounddevice
     except OSError as error:
         raise DeviceError(
-            f"no sound system: {error}; install PortAudio (on Debian: libportaudio2), or use --out FILE.wav"
+            f"no sound system: {error}; install PortAudio (on Debian: libportaudio2), or use --out FILE.wav or"
+            " --no-speech"
         ) from None
     return sounddevice
 
@@ -37,8 +38,10 @@ def output_device(pattern: str = "") -> str:
             return str(sounddevice.query_devices(kind="output")["name"])
         names = [str(one["name"]) for one in sounddevice.query_devices() if one["max_output_channels"] > 0]
         matching = [name for name in names if re.search(pattern, name, re.IGNORECASE)]
-    except (sounddevice.PortAudioError, ValueError, re.error) as error:
-        raise DeviceError(f"no speaker: {error}; use --out FILE.wav or --no-speech") from None
+    except (sounddevice.PortAudioError, ValueError):
+        raise DeviceError("no speaker was found; use --out FILE.wav or --no-speech") from None
+    except re.error as error:
+        raise ConfigError(f"audio.output = {pattern!r} is no regular expression: {error}") from None
     if not matching:
         raise DeviceError(f"no speaker matches audio.output = {pattern!r}; there are: {', '.join(names) or 'none'}")
     return matching[0]

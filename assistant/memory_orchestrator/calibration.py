@@ -1,16 +1,17 @@
 """What models were measured to hold, kept between runs: one small JSON file in the state directory.
 
-Keyed by model, engine and the settings that change memory. A file that cannot be read or written costs a less exact
-first estimate, nothing else.
+Keyed by model, engine and the settings that change memory. A figure is of a load that found its derived files (the
+layout of weights for this machine) ready; it counts only while they still are, because making them takes more. A file
+that cannot be read or written costs a less exact first estimate, nothing else.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
 import os
 from pathlib import Path
+
+import msgspec
 
 from assistant.memory_orchestrator.probe import Usage
 
@@ -18,6 +19,19 @@ log = logging.getLogger(__name__)
 
 _DECAY = 0.8
 """A smaller peak is believed slowly, a larger one at once: promising too little is what hurts."""
+_ABSURD = 1 << 40
+"""Bytes. A larger figure was not measured, whoever wrote it."""
+
+
+class _Measured(msgspec.Struct, frozen=True):
+    anon: int
+    file: int
+    derived: str = ""
+    """The folder of derived files that the load used; empty = none."""
+
+    def counts(self) -> bool:
+        size = min(self.anon, self.file) >= 0 and 0 < self.anon + self.file < _ABSURD
+        return size and (not self.derived or Path(self.derived).exists())
 
 
 class Calibration:
@@ -26,25 +40,26 @@ class Calibration:
         self._known = _read(file)
 
     def peak(self, key: str) -> Usage | None:
-        return self._known.get(key)
+        """The peak, in bytes, that another load of the same will have; None when it is not known."""
+        known = self._known.get(key)
+        return Usage(known.anon, known.file) if known is not None and known.counts() else None
 
-    def learn(self, key: str, measured: Usage) -> None:
+    def learn(self, key: str, measured: Usage, derived: str = "") -> None:
         """Remembers a peak, in bytes; writes the file when that changed anything."""
         if measured.total <= 0:
             return
-        old = self._known.get(key)
-        new = measured if old is None else Usage(_merge(old.anon, measured.anon), _merge(old.file, measured.file))
-        if new == old:
+        old = self.peak(key)
+        if old is not None:
+            measured = Usage(_merge(old.anon, measured.anon), _merge(old.file, measured.file))
+        new = _Measured(measured.anon, measured.file, derived)
+        if new == self._known.get(key):
             return
         self._known[key] = new
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             temporary = self._file.with_name(f".{self._file.name}.{os.getpid()}")
             try:
-                temporary.write_text(
-                    json.dumps({name: {"anon": use.anon, "file": use.file} for name, use in self._known.items()}),
-                    "utf-8",
-                )
+                temporary.write_bytes(msgspec.json.encode(self._known))
                 temporary.rename(self._file)
             finally:
                 temporary.unlink(missing_ok=True)
@@ -56,9 +71,8 @@ def _merge(old: int, new: int) -> int:
     return max(new, int(_DECAY * old + (1 - _DECAY) * new))
 
 
-def _read(file: Path) -> dict[str, Usage]:
-    known: dict[str, Usage] = {}
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-        for name, entry in json.loads(file.read_text("utf-8")).items():
-            known[str(name)] = Usage(int(entry["anon"]), int(entry["file"]))
-    return known
+def _read(file: Path) -> dict[str, _Measured]:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, _Measured])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}

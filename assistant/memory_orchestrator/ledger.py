@@ -19,6 +19,7 @@ import atexit
 import contextlib
 import mmap
 import os
+import stat
 import struct
 import time
 import zlib
@@ -218,11 +219,19 @@ def _refuse_if_owned(path: Path) -> None:
 
 
 def _owner(path: Path) -> tuple[int, int] | None:
-    """(pid, start) of the writer; None for no segment; (0, 0) for one that is not a ledger."""
+    """(pid, start) of the writer; None for no segment of ours; (0, 0) for one that is not a ledger."""
     try:
-        head = path.read_bytes()[:_HEADER_SIZE]
+        # the folder is everybody's: a pipe would block us, a link lead us elsewhere
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:
         return None
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
+            return None
+        head = os.read(fd, _HEADER_SIZE)
+    finally:
+        os.close(fd)
     if len(head) < _HEADER_SIZE or head[:8] != MAGIC:
         return 0, 0
     fields = _HEADER.unpack_from(head)

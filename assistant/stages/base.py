@@ -25,8 +25,10 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Hz of the audio that it takes (ASR) or gives (TTS)."""
     streaming: bool = False
     """Whether `run` gives partial results before the last one."""
-    kv_bytes: int = 0
-    """Bytes of key-value cache that the engine has reserved."""
+    derived: str = ""
+    """The folder of files made from the model for this machine that the load used; empty = none."""
+    made_derived: bool = False
+    """Whether this load made them, which takes more memory than the next one will."""
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -67,10 +67,10 @@ class ForkServer:
             async with asyncio.timeout(deadline_s):
                 forked: Forked = await answer
                 return forked
+        except TimeoutError:  # an OSError itself, so it comes first
+            raise StageStartTimeout(f"no new process within {deadline_s:g} s") from None
         except OSError as error:
             raise StageError(f"the fork server does not listen: {error}") from None
-        except TimeoutError:
-            raise StageStartTimeout(f"no new process within {deadline_s:g} s") from None
         finally:
             # an answer that comes later finds nobody, and its process is killed
             self._requests.pop(request, None)

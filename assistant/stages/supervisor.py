@@ -19,7 +19,7 @@ from assistant.memory_orchestrator.estimate import estimate, without_kv
 from assistant.memory_orchestrator.policy import Need
 from assistant.memory_orchestrator.probe import Usage
 from assistant.messages import LlmDone, Stage, StageOutput, StageRequest
-from assistant.stages.base import EngineConfig
+from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.process import Worker, WorkerState
 from assistant.stages.registry import engine_path
@@ -94,6 +94,8 @@ class Supervisor:
         self.run_ms = 0.0
         self._tokens = 0
         """Most tokens in one request since the load."""
+        self._worked = False
+        self._info: EngineInfo | None = None
         self._path = path or engine_path(spec.stage, spec.engine)
         self._server = server
         self._calibration = calibration
@@ -128,8 +130,12 @@ class Supervisor:
         )
 
     def settle(self, peak: Usage) -> None:
-        self._calibration.learn(self.spec.calibration_key, without_kv(peak, self._tokens * self.spec.kv_token_bytes))
-        self._tokens = 0
+        """Learns from loads that worked: one that was broken off, or that made derived files, says nothing of the
+        next."""
+        if self._worked and self._info is not None and not self._info.made_derived:
+            usage = without_kv(peak, self._tokens * self.spec.kv_token_bytes)
+            self._calibration.learn(self.spec.calibration_key, usage, self._info.derived)
+        self._tokens, self._worked, self._info = 0, False, None
 
     async def load(self) -> None:
         """Forks, imports, loads. A start that crashed or hung is tried once more, without trusting its cache.
@@ -163,7 +169,8 @@ class Supervisor:
         self._worker = worker
         try:
             await worker.prepare(self._path, self.spec.start_timeout_s)
-            await worker.load(self.spec.engine_config(distrust_cache=distrust_cache), self.spec.start_deadline_s)
+            config = self.spec.engine_config(distrust_cache=distrust_cache)
+            self._info, _ = await worker.load(config, self.spec.start_deadline_s)
         except BaseException:
             self._worker = None
             await worker.stop()
@@ -180,6 +187,7 @@ class Supervisor:
                 if isinstance(body, LlmDone):
                     self._tokens = max(self._tokens, body.prompt_tokens + body.new_tokens)
                 yield body
+            self._worked = True
         finally:
             await stream.aclose()
             self.run_ms = (time.monotonic() - started) * 1000

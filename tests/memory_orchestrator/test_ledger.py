@@ -139,6 +139,8 @@ def test_files_of_others_in_the_common_folder_are_left_alone(tmp_path: Path) -> 
     for path in odd:
         path.touch()
     (tmp_path / ledger.segment_name("folder")).mkdir()
+    os.mkfifo(tmp_path / ledger.segment_name("pipe"))
+    (tmp_path / ledger.segment_name("link")).symlink_to("/etc/hostname")
     ledger.remove_stale(tmp_path)
     assert all(path.exists() for path in odd)
 
