@@ -41,10 +41,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "stages.supervisor": ("errors", "messages", "memory_orchestrator", "stages"),
     # engines and their helpers: below everything that has a process in it
     "stages": ("errors", "messages", "paths", "sentences", "speech_", "stages", "model_store.versions",
-               "model_store.vocabulary", "model_store.cut_voice"),
+               "model_store.vocabulary", "model_store.cut_voice", "model_store.derived", "model_store.json_command",
+               "model_store.manifest", "model_store.workspace"),
     "query": ("errors", "messages"),
     "pipeline": ("errors", "messages", "query", "sentences", "speech_", "skills", "audio", "memory_orchestrator",
-                 "stages"),
+                 "stages", "tasks"),
     "daemon": ("",),
     "cli": ("",),
     "bench": ("",),

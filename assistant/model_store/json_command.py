@@ -2,7 +2,8 @@
 
 Stdout carries JSON lines and nothing else: any number of `{"done": n, "total": m}`, then one `{"report": {...}}` or
 `{"error": {"type": "ModelDamaged", "message": "..."}}`. What C libraries print goes to stderr. The exit status is 0
-or the error's own. The command ends, and cleans up, when its parent dies.
+or the error's own. The command ends, and cleans up, when its parent dies: also a parent that died while the command
+still imported, if it was started with `child_environment`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ Update = Callable[[int, int], None]
 """Called with (done, total)."""
 
 _PR_SET_PDEATHSIG = 1
+_PARENT = "_ASSISTANT_PARENT_PID"
+
+
+def child_environment() -> dict[str, str]:
+    """The environment for a command that shall not outlive this process."""
+    return {**os.environ, _PARENT: str(os.getpid())}
 
 
 class _Stopped(BaseException):
@@ -36,6 +43,8 @@ def run(work: Callable[[Update], msgspec.Struct]) -> int:
     os.dup2(2, 1)  # converters written in C print to stdout what is no JSON
     signal.signal(signal.SIGTERM, _stop)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.environ.pop(_PARENT, str(os.getppid())) != str(os.getppid()):
+        return int(Cancelled.exit_code)  # it died before we could ask to be told
 
     def say(line: dict[str, object]) -> None:
         os.write(out, msgspec.json.encode(line) + b"\n")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import logging
 import math
 import os
 import sys
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,10 +22,13 @@ from numpy.typing import NDArray
 
 from assistant.errors import EngineFailed, ModelDamaged, ModelUnsupported
 from assistant.messages import ASR_RATE, AsrRequest, Progress, Transcript
+from assistant.model_store.derived import Free
 from assistant.stages import whisper_text
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.whisper_features import FRAMES_PER_S, log_mel, samples_from
-from assistant.stages.whisper_weights import check_files, int8_copy
+from assistant.stages.whisper_weights import Layout, cache_of, check_files, int8_copy
+
+log = logging.getLogger(__name__)
 
 MIN_WINDOW_S = 15.0
 """Shorter windows make whisper loop; 12 s was less accurate on commands (word error rate 0.24 against 0.21)."""
@@ -67,8 +72,10 @@ class _Heard(NamedTuple):
 class WhisperAsr:
     """See `stages.base.Engine`. `run` gives one `Transcript(final=False)` after each piece of a long recording."""
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, free: Free | None = None) -> None:
+        """`free`: for tests, the bytes that the cache's disk is said to have."""
         self._config = config
+        self._free = free
         self._options = msgspec.convert(dict(config.options), Options)
         self._model: Any = None
         self._ct2: Any = None
@@ -88,22 +95,44 @@ class WhisperAsr:
             import ctranslate2
         except (ImportError, OSError) as error:
             raise EngineFailed(f"The speech recogniser cannot be loaded: {error}. Run scripts/setup again.") from None
+        self._ct2 = ctranslate2
+        model = self._from_copy(layout) or self._opened(directory)
+        self._mels = int(model.n_mels)
+        if not 1 <= self._mels <= 256:
+            raise ModelUnsupported(f"Model {name} wants {self._mels} mel bands; whisper has 80 or 128.")
+        self._model = model
+
+    def _from_copy(self, layout: Layout) -> Any:
+        """The model from its int8 copy, made when there is none to be trusted; None when no copy can be had."""
+        cache = cache_of(self._config, self._free)
+        found = None if self._config.distrust_cache else cache.find()
+        for _ in range(2):
+            try:
+                found = found or int8_copy(self._config.model_dir, layout, cache)
+            except EngineFailed as error:
+                log.warning("no int8 copy (slower to load, the same afterwards): %s", error.message)
+                return None
+            check = found.check()
+            try:
+                model = self._opened(found.path) if check.plausible else None
+            except ModelDamaged:
+                model = None
+            if check.good() and model is not None:
+                found.note()
+                return model
+            found = None
+        return None
+
+    def _opened(self, directory: Path) -> Any:
+        name = self._config.model
         try:
-            directory = int8_copy(name, directory, layout, self._config.cache_dir)
-        except OSError:
-            directory = self._config.model_dir  # no room for the copy: slower to load, the same afterwards
-        try:
-            model = ctranslate2.models.Whisper(
+            return self._ct2.models.Whisper(
                 str(directory), device="cpu", compute_type="int8", inter_threads=1, intra_threads=self._config.threads
             )
         except (RuntimeError, ValueError) as error:
             raise ModelDamaged(
                 f"Model {name} cannot be loaded from {directory}: {error}. Run `assistant models verify {name}`."
             ) from None
-        self._mels = int(model.n_mels)
-        if not 1 <= self._mels <= 256:
-            raise ModelUnsupported(f"Model {name} wants {self._mels} mel bands; whisper has 80 or 128.")
-        self._ct2, self._model = ctranslate2, model
 
     def run(self, request: AsrRequest) -> Iterator[Progress | Transcript]:
         """Raises `EngineFailed`. Nothing understood gives the text ""."""

@@ -8,30 +8,30 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
-import MNN.llm as mnn_llm  # not `from MNN import llm`: that is the C module of the same name
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from assistant.errors import BadText, ConfigError, EngineFailed, ModelDamaged
 from assistant.messages import LlmDelta, LlmDone, LlmRequest, Progress, Turn
-from assistant.model_store.versions import mnn_version
+from assistant.model_store.derived import NOT_WRITABLE, Found, Free
+from assistant.model_store.derived_check import Check
 from assistant.model_store.vocabulary import Vocabulary
+from assistant.stages import mnn_cache
 from assistant.stages.base import EngineConfig, EngineInfo
-from assistant.stages.mnn_cache import MnnCache
+from assistant.stages.llm_mnn_weights import forward, makes_sense, open_model
 from assistant.stages.sampling import Sampler
 from assistant.stages.token_text import TokenText, opens_thinking
 
 log = logging.getLogger(__name__)
 
+CACHE_DAMAGED = "cache-damaged"
 _LEAST_ANSWER = 16
 """Tokens that must be left for the answer; a prompt that leaves fewer is refused."""
-_CACHE_LAYOUT = {"memory": "low", "dynamic_option": 2}
-"""The settings that the cache's layout depends on. `low` computes with 4-bit weights and int8 activations;
-dynamic_option 2 scales activations per weight block, ten times closer to the exact model."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,72 +44,55 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class MnnLlm:
     """`Engine[LlmRequest, Progress | LlmDelta | LlmDone]`."""
 
-    def __init__(self, config: EngineConfig) -> None:
-        """Raises `ConfigError` for options that do not fit."""
+    def __init__(self, config: EngineConfig, free: Free | None = None) -> None:
+        """`free`: for tests, the bytes that the cache's disk is said to have. Raises `ConfigError`."""
         self._config = config
         try:
             self._options = msgspec.convert(dict(config.options), Options)
         except msgspec.ValidationError as error:
             raise ConfigError(f"stages.llm: {error}") from None
         self._llm: Any = None
-        self._cache = MnnCache(config.cache_dir, config.digest, _CACHE_LAYOUT, mnn_version())
+        self._cache = mnn_cache.cache_of(config, free)
+        self._mapped: Found | None = None
+        self._check: Check | None = None
         self._context = self._options.context_tokens
         self._vocabulary: Vocabulary
 
     @property
     def info(self) -> EngineInfo:
-        kv = 0
-        if self._llm is not None:
-            shape = self._vocabulary.facts.shape
-            # K and V, fp32 (attention mode 8 keeps both as they are computed)
-            kv = 2 * int(shape["layers"]) * int(shape["kv_heads"]) * int(shape["head_dim"]) * 4 * self._context
-        return EngineInfo(name="mnn", model=self._config.model, streaming=True, kv_bytes=kv)
+        return EngineInfo(name="mnn", model=self._config.model, streaming=True)
 
     # --- load -------------------------------------------------------------------------------------------------------
     def load(self) -> None:
-        """Raises `ModelDamaged` or `EngineFailed`; a doubtful cache is built anew, which takes seconds per GB."""
+        """Raises `ModelDamaged` or `EngineFailed`; a missing cache is made first, which takes seconds per GB."""
         self._vocabulary = Vocabulary.open(self._config.model_dir)
         self._context = min(self._context, int(self._vocabulary.facts.shape["max_position"]))
         if self._config.distrust_cache:
             self._cache.drop()
-        if self._cache.usable():
-            self._open(str(self._cache.path))
-        else:
-            self._build()
+        self._start(None if self._config.distrust_cache else self._cache.find())
 
-    def _build(self) -> None:
-        weights = (self._config.model_dir / "llm.mnn.weight").stat().st_size
+    def _start(self, found: Found | None) -> None:
+        """Maps the cache. Where it cannot be written the weights go into memory: MNN maps its file for writing, and
+        computes zeros without a word when it may not. The ledger has reserved the weights either way."""
+        self._mapped = self._check = None
         try:
-            self._open(str(self._cache.begin(weights)))
-            # MNN marks its own cache complete at the first forward; ours is complete when that gave numbers
-            self._forward([0], first=True)
-            self._cache.complete()
-        except BaseException:
-            self._llm = None
-            self._cache.abandon()
-            raise
+            found = found or mnn_cache.build(self._config.model_dir, self._cache, self._config.threads)
+        except EngineFailed as error:
+            if error.code != NOT_WRITABLE:
+                raise
+            log.warning("%s", error.message)
+        if found is None or not found.writable():
+            log.warning("%s is read-only: the weights go into memory", self._cache.root)
+            self._llm = self._opened(None)
+            return
+        self._check = found.check()
+        self._llm = self._opened(found.path)
+        self._mapped = found
+        if not self._check.pending:
+            self._note()  # MNN has just written its constants; otherwise the check is asked before the first word
 
-    def _open(self, cache_folder: str) -> None:
-        llm = mnn_llm.create(str(self._config.model_dir / "config.json"))
-        llm.set_config(
-            {
-                **_CACHE_LAYOUT,
-                "use_mmap": True,
-                "tmp_path": cache_folder,
-                "thread_num": self._config.threads,
-                "chunk": self._options.prefill_chunk,
-                # keeps the cache of keys and values when a prompt comes in several pieces
-                "reuse_kv": True,
-                "sampler_type": "greedy",
-                "all_logits": False,
-            }
-        )
-        # the inner object: the wrapper's load() drops the only sign of failure
-        if not llm._c_obj.load():
-            raise ModelDamaged(
-                f"MNN cannot load {self._config.model}; run 'assistant models verify {self._config.model}'"
-            )
-        self._llm = llm
+    def _opened(self, folder: Path | None) -> Any:
+        return open_model(self._config.model_dir, folder, self._config.threads, self._options.prefill_chunk)
 
     # --- run --------------------------------------------------------------------------------------------------------
     def run(self, request: LlmRequest) -> Iterator[Progress | LlmDelta | LlmDone]:
@@ -117,6 +100,8 @@ class MnnLlm:
 
         Raises `BadText` code "prompt-too-long" when the context leaves no room for an answer.
         """
+        if self._llm is None:  # the last request found the cache damaged
+            self._start(None)
         prompt = self._encode(request.turns)
         room = self._context - len(prompt)
         if room < min(_LEAST_ANSWER, request.max_new_tokens):
@@ -126,14 +111,32 @@ class MnnLlm:
                 code="prompt-too-long",
             )
         started = time.monotonic()
+        logits = yield from self._trusted_prefill(prompt)
+        yield from self._decode(request, logits, prompt, min(room, request.max_new_tokens), started)
+
+    def _trusted_prefill(self, prompt: list[int]) -> Generator[Progress, None, NDArray[np.float32]]:
+        """Logits that whole weights have given: a cache that turns out damaged is made anew before anything is said."""
+        try:
+            logits = yield from self._prefill(prompt)
+            if self._check is None or self._check.good():
+                self._note()
+                return logits
+            self._forget()
+        except EngineFailed as error:
+            if error.code != CACHE_DAMAGED:
+                raise
+        log.warning("the weight cache %s was damaged and is made anew", self._cache.path)
+        self._start(None)
+        return (yield from self._prefill(prompt))
+
+    def _prefill(self, prompt: list[int]) -> Generator[Progress, None, NDArray[np.float32]]:
         self._llm.reset()
-        logits: NDArray[np.float32] | None = None
+        logits = np.empty(0, np.float32)
         for begin in range(0, len(prompt), self._options.prefill_chunk):
             piece = prompt[begin : begin + self._options.prefill_chunk]
             logits = self._forward(piece, first=True)
             yield Progress(done=begin + len(piece), total=len(prompt))
-        assert logits is not None
-        yield from self._decode(request, logits, prompt, min(room, request.max_new_tokens), started)
+        return logits
 
     def _decode(
         self, request: LlmRequest, logits: NDArray[np.float32], prompt: list[int], limit: int, started: float
@@ -186,18 +189,28 @@ class MnnLlm:
 
     def _forward(self, ids: list[int], *, first: bool) -> NDArray[np.float32]:
         """Logits of the last position, float32 [vocabulary]. `first`: a piece of a prompt, not one token more."""
-        if first:
-            # without it MNN takes several tokens for decoding and clones a module for each new length
-            self._llm.generate_init()
-        logits = np.array(self._llm.forward(ids).read(), dtype=np.float32).reshape(-1)
-        if not np.isfinite(logits).all():
-            self._cache.drop()
-            raise EngineFailed(
-                "the model computed no numbers: its weight cache is damaged and was removed; ask again",
-                code="cache-damaged",
+        logits = forward(self._llm, ids, first=first)
+        if makes_sense(logits):
+            return logits
+        if self._mapped is None:
+            raise ModelDamaged(
+                f"the model computed no numbers; run 'assistant models verify {self._config.model}'",
             )
-        return logits
+        self._forget()
+        raise EngineFailed(
+            "the model computed no numbers: its weight cache was damaged and is made anew; ask again",
+            code=CACHE_DAMAGED,
+        )
+
+    def _note(self) -> None:
+        """Once per start: the weights were compared and are in use."""
+        if self._mapped is not None and self._check is not None:
+            self._mapped.note()
+        self._check = None
+
+    def _forget(self) -> None:
+        self._cache.drop()
+        self._llm = self._mapped = self._check = None
 
     def close(self) -> None:
         self._llm = None
-        self._cache.abandon()

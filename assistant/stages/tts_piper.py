@@ -25,7 +25,7 @@ from piper.config import PhonemeType
 
 from assistant.errors import ConfigError, ModelDamaged, ModelMissing, ModelUnsupported
 from assistant.messages import TtsAudio, TtsRequest
-from assistant.model_store.cut_voice import CutVoice
+from assistant.model_store.derived import Derived, Found, Free
 from assistant.sentences import SentenceSplitter
 from assistant.stages import tts_piper_cache
 from assistant.stages.base import EngineConfig, EngineInfo
@@ -71,8 +71,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class PiperTts:
     """`TtsRequest` -> `TtsAudio` per window. Text without a letter or digit gives no audio and no error."""
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, free: Free | None = None) -> None:
+        """`free`: for tests, the bytes that the cache's disk is said to have. Raises `ConfigError`."""
         self._config = config
+        self._free = free
         try:
             self._options = msgspec.convert(dict(config.options), Options)
         except msgspec.ValidationError as error:
@@ -88,19 +90,19 @@ class PiperTts:
         return EngineInfo(name="piper", model=self._config.model, sample_rate=rate, streaming=True)
 
     def load(self) -> None:
-        """Raises `ModelMissing`, `ModelDamaged`, `ModelUnsupported`; `FetchFailed` (disk-full) from a first start."""
+        """Raises `ModelMissing`, `ModelDamaged`, `ModelUnsupported`; `EngineFailed` when a cache cannot be made."""
         onnx = self._config.model_dir / f"{self._config.model}.onnx"
         if not onnx.is_file():
             raise ModelMissing(f"{onnx} is not there; fetch it with `assistant models fetch {self._config.model}`")
         voice = read_config(onnx.with_name(onnx.name + ".json"))
-        folder = self._config.cache_dir / f"{self._config.model}.cut"
-        marker = self._open(onnx, folder)
+        cache = tts_piper_cache.cache_of(self._config, onnx, onnxruntime.__version__, self._free)
+        found = self._open(onnx, cache)
         self._voice = PiperVoice(session=self._encoder, config=voice)
         try:
             self._voice.phonemize("a")  # starts espeak-ng, 3 ms
         except (RuntimeError, ValueError) as error:
             raise ModelUnsupported(f"espeak-ng has no voice {voice.espeak_voice!r}: {error}") from None
-        self._gain = self._options.gain or self._calibrated(folder / "gain.json", marker.source.sha256)
+        self._gain = self._options.gain or self._calibrated(found.path / tts_piper_cache.GAIN)
 
     def run(self, request: TtsRequest) -> Iterator[TtsAudio]:
         rate = int(self._voice.config.sample_rate)
@@ -112,33 +114,37 @@ class PiperTts:
     def close(self) -> None:
         self._encoder = self._decoder = self._voice = None
 
-    def _open(self, onnx: Path, folder: Path) -> CutVoice:
+    def _open(self, onnx: Path, cache: Derived) -> Found:
         """Opens the prepared files; makes them once when they are not there or not to be trusted."""
-        for attempt in range(2):
-            marker = tts_piper_cache.read_marker(onnx, folder, onnxruntime.__version__)
-            if marker:
-                check = tts_piper_cache.WeightsCheck(folder, marker)
-                try:
-                    self._encoder = _session(folder / "encoder.onnx", self._config.threads)
-                    self._decoder = _session(folder / "decoder.onnx", self._config.threads)
-                    opened = True
-                except _ORT_ERRORS:
-                    opened = False
-                if check.good() and opened:
-                    return marker
-            if attempt == 0:
-                tts_piper_cache.build(onnx, folder)
+        found = None if self._config.distrust_cache else cache.find()
+        for _ in range(2):
+            found = found or tts_piper_cache.build(onnx, cache)
+            check = found.check()
+            # nothing is spoken before the comparison has come out well
+            opened = check.plausible and self._open_sessions(found.path)
+            if check.good() and opened:
+                found.note()
+                return found
+            found = None
         raise ModelDamaged(
-            f"the files in {folder} do not stay as they were written: check the disk; or onnxruntime was replaced"
+            f"the files in {cache.path} do not stay as they were written: check the disk; or onnxruntime was replaced"
             " while this ran: try again"
         )
 
-    def _calibrated(self, path: Path, voice: str) -> float:
+    def _open_sessions(self, folder: Path) -> bool:
+        try:
+            self._encoder = _session(folder / "encoder.onnx", self._config.threads)
+            self._decoder = _session(folder / "decoder.onnx", self._config.threads)
+        except _ORT_ERRORS:
+            return False
+        return True
+
+    def _calibrated(self, path: Path) -> float:
         """The gain that brings this voice to the usual loudness; measured at its first start, then remembered."""
         try:
-            known = json.loads(path.read_bytes())
-            if known["voice"] == voice and 0.05 < float(known["gain"]) < 50:
-                return float(known["gain"])
+            known = float(json.loads(path.read_bytes())["gain"])
+            if 0.05 < known < 50:
+                return known
         except (OSError, ValueError, KeyError, TypeError):
             pass  # none yet, or not ours: measure
         still = np.array([0.0, self._voice.config.length_scale, 0.0], np.float32)
@@ -147,7 +153,7 @@ class PiperTts:
         gain = PEAK / peak if peak > 0.02 else 1.0
         try:
             temporary = path.with_suffix(f".{os.getpid()}.part")
-            temporary.write_text(json.dumps({"voice": voice, "gain": gain}))
+            temporary.write_text(json.dumps({"gain": gain}))
             temporary.replace(path)
         except OSError:
             return gain  # a full disk costs the next start 0.2 s

@@ -1,7 +1,8 @@
-"""Files of a CTranslate2 whisper model: checks them, and keeps an int8 copy. Imports numpy, `errors`; no engine.
+"""Files of a CTranslate2 whisper model: checks them, and keeps an int8 copy. Imports numpy, `model_store`; no engine.
 
 Published models hold float16. Converting them at each start costs 0.1 s and 90 MiB at its peak, so `int8_copy` does it
-once, one tensor at a time, into the worker's cache. Losing the copy costs time and nothing else.
+once, one tensor at a time, into the worker's cache (`model_store.derived`). Losing the copy costs time and nothing
+else.
 
 The format (version 6): u32 version, string spec, u32 revision, u32 count, then per variable: string name, u8 rank,
 u32 per dimension, u8 type, u32 bytes, data; then u32 count of aliases, two strings each. A string is u16 length and
@@ -10,12 +11,9 @@ bytes with a closing NUL. Little-endian throughout.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import struct
-import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -24,16 +22,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from assistant.errors import ModelDamaged, ModelMissing, ModelUnsupported
+from assistant.errors import EngineFailed, ModelDamaged, ModelMissing, ModelUnsupported
+from assistant.model_store.derived import Derived, Found, Free
+from assistant.model_store.manifest import sha256_of
+from assistant.stages.base import EngineConfig
 
 _VERSION = 6
 _INT8, _FLOAT16, _FLOAT32 = 1, 4, 0
 _NEEDED = ("config.json", "model.bin")
 _SMALL_FILES = ("config.json", "vocabulary.txt", "vocabulary.json", "tokenizer.json", "preprocessor_config.json")
-
-
-_ABANDONED_S = 600
-"""Nobody takes longer to write a copy."""
+_COPY_FORMAT = 1
+"""Raise it when `_write_int8` writes something else for the same model."""
 
 
 class Variable(msgspec.Struct, frozen=True):
@@ -113,38 +112,27 @@ def _text(file: BinaryIO) -> str:
     return _exactly(file, size)[:-1].decode()
 
 
-def int8_copy(model: str, directory: Path, layout: Layout, cache_dir: Path) -> Path:
-    """A directory with the same model in int8: made on first use, reused while the source file is the same.
+def cache_of(config: EngineConfig, free: Free | None = None) -> Derived:
+    """The folder of the int8 copy of this model."""
+    digest = config.digest or sha256_of(config.model_dir / "model.bin")
+    return Derived(config.cache_dir, "int8", digest, {"format": _COPY_FORMAT}, free=free)
 
-    Raises `OSError` when the cache cannot be written; nothing half-written stays behind.
+
+def int8_copy(directory: Path, layout: Layout, cache: Derived) -> Found:
+    """Makes a directory with the same model in int8. Nothing half-written stays behind.
+
+    Raises `EngineFailed` codes "cache-not-writable" and "cache-disk-full".
     """
     source = directory / "model.bin"
-    stat = source.stat()
-    target = cache_dir / f"{model}-int8-{stat.st_size:x}-{stat.st_mtime_ns:x}"
-    with contextlib.suppress(OSError, ValueError, struct.error):
-        read_layout(target / "model.bin")
-        return target
-    _sweep(cache_dir, model)
-    part = Path(tempfile.mkdtemp(prefix=f".{model}-int8-", dir=cache_dir))
-    try:
-        _write_int8(source, layout, part / "model.bin")
+    with cache.building(source.stat().st_size * 6 // 10) as work:
+        _write_int8(source, layout, work / "model.bin")
         for name in _SMALL_FILES:
             if (directory / name).is_file():
-                shutil.copyfile(directory / name, part / name)
-        with contextlib.suppress(FileExistsError):  # another worker was faster, with the same result
-            part.rename(target)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-    return target
-
-
-def _sweep(cache_dir: Path, model: str) -> None:
-    """Removes copies of earlier or damaged weights, and what a worker that was killed left half-written."""
-    for old in cache_dir.glob(f"{model}-int8-*"):
-        shutil.rmtree(old, ignore_errors=True)
-    for half in cache_dir.glob(f".{model}-int8-*"):
-        if half.stat().st_mtime < time.time() - _ABANDONED_S:
-            shutil.rmtree(half, ignore_errors=True)
+                shutil.copyfile(directory / name, work / name)
+    found = cache.find()
+    if found is None:
+        raise EngineFailed(f"{cache.path} was removed as soon as it was made; try again", code="cache-not-writable")
+    return found
 
 
 def _write_int8(source: Path, layout: Layout, target: Path) -> None:
@@ -164,8 +152,6 @@ def _write_int8(source: Path, layout: Layout, target: Path) -> None:
         out.write(struct.pack("<I", len(layout.aliases)))
         for alias, name in layout.aliases:
             out.write(_packed(alias) + _packed(name))
-        out.flush()
-        os.fsync(out.fileno())
 
 
 def _is_weight(variable: Variable) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from assistant.messages import LlmDelta, LlmDone, LlmRequest, Stage, StageOutput, Turn
 from assistant.model_store.store import ModelInfo
@@ -13,6 +16,9 @@ from assistant.stages.base import EngineConfig
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.process import Worker
 from assistant.stages.registry import engine_path
+
+FRANCE = "What is the capital of France?"
+SYSTEM = Turn(role="system", content="You are a voice assistant. Answer in one short sentence.")
 
 
 def config_of(model: ModelInfo, cache_dir: Path, **options: Any) -> EngineConfig:
@@ -42,6 +48,18 @@ async def running(stage: Stage, engine: str, config: EngineConfig) -> AsyncItera
 
 async def collect(worker: Worker, request: Any) -> list[StageOutput]:
     return [out async for out in worker.run(request, 30)]
+
+
+def answer(llm: ModelInfo, cache: Path, text: str = FRANCE, *, distrust_cache: bool = False, **options: Any) -> str:
+    """Of a worker that lives for this one question."""
+
+    async def ask() -> str:
+        config = msgspec.structs.replace(config_of(llm, cache, **options), distrust_cache=distrust_cache)
+        async with running(Stage.LLM, "mnn", config) as worker:
+            turns = (SYSTEM, Turn(role="user", content=text))
+            return text_of(await collect(worker, LlmRequest(turns=turns, max_new_tokens=24)))
+
+    return asyncio.run(ask())
 
 
 def question(text: str, **fields: Any) -> LlmRequest:

@@ -1,13 +1,11 @@
-"""The LLM engine on real weights in a real worker: answers, cancel, and a weight cache that cannot hurt."""
+"""The LLM engine on real weights in a real worker: answers, cancel, sampling."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-import subprocess
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +13,12 @@ import pytest
 
 from assistant.errors import BadText, ConfigError, EngineFailed, ModelDamaged
 from assistant.memory_orchestrator.probe import MIB, Probe
-from assistant.messages import LlmDelta, Progress, Sampling, Stage, Turn
+from assistant.messages import LlmDelta, Progress, Sampling, Stage
 from assistant.model_store.store import ModelInfo
-from assistant.stages.mnn_cache import MARKER, MnnCache
 from assistant.stages.process import WorkerState
-from tests.stages.running import collect, config_of, done_of, question, running, text_of
+from tests.stages.running import FRANCE, answer, collect, config_of, done_of, question, running, text_of
 
 pytestmark = pytest.mark.engine
-
-FRANCE = "What is the capital of France?"
-SYSTEM = Turn(role="system", content="You are a voice assistant. Answer in one short sentence.")
 
 
 @pytest.fixture(scope="module")
@@ -38,16 +32,6 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-def answer(llm: ModelInfo, cache: Path, text: str = FRANCE, **options: Any) -> str:
-    async def ask() -> str:
-        async with running(Stage.LLM, "mnn", config_of(llm, cache, **options)) as worker:
-            request = question(text, max_new_tokens=24)
-            request = type(request)(turns=(SYSTEM, *request.turns), max_new_tokens=24)
-            return text_of(await collect(worker, request))
-
-    return asyncio.run(ask())
-
-
 def with_worker(llm: ModelInfo, cache: Path, test: Callable[[Any], Coroutine[Any, Any, None]], **options: Any) -> None:
     async def run() -> None:
         async with running(Stage.LLM, "mnn", config_of(llm, cache, **options)) as worker:
@@ -56,21 +40,8 @@ def with_worker(llm: ModelInfo, cache: Path, test: Callable[[Any], Coroutine[Any
     asyncio.run(run())
 
 
-def folder(cache: Path) -> Path:
-    (found,) = (path for path in cache.iterdir() if not path.name.startswith("."))
-    return found
-
-
 def test_it_knows_the_capital_of_france(llm: ModelInfo, cache: Path) -> None:
     assert "Paris" in answer(llm, cache)
-
-
-def test_a_warm_start_uses_the_cache_and_says_the_same(llm: ModelInfo, cache: Path) -> None:
-    first = answer(llm, cache)
-    marker = folder(cache) / MARKER
-    built = marker.stat().st_ino
-    assert answer(llm, cache) == first
-    assert marker.stat().st_ino == built
 
 
 def test_chunks_of_a_prompt_give_the_same_answer_as_one_piece(llm: ModelInfo, cache: Path) -> None:
@@ -165,97 +136,6 @@ def test_weights_are_mapped_and_little_is_anonymous(llm: ModelInfo, cache: Path)
 
     answer(llm, cache)  # the first load converts and holds more
     with_worker(llm, cache, test)
-
-
-# --- a cache that cannot hurt ---------------------------------------------------------------------------------------
-@pytest.fixture(scope="module")
-def good(llm: ModelInfo, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("good")
-    answer(llm, root)
-    return root
-
-
-@pytest.fixture
-def harmed(good: Path, tmp_path: Path) -> Path:
-    """A copy of a good cache, holes kept, to be harmed."""
-    subprocess.run(["cp", "-a", "--sparse=always", str(good), str(tmp_path / "cache")], check=True)
-    return tmp_path / "cache"
-
-
-def truncate(path: Path) -> None:
-    (weights,) = path.glob("*_0.static")
-    os.truncate(weights, weights.stat().st_size // 2)
-
-
-def punch(path: Path) -> None:
-    (weights,) = path.glob("*_0.static")
-    size = weights.stat().st_size
-    os.truncate(weights, 8 << 20)
-    os.truncate(weights, size)
-
-
-def unmark(path: Path) -> None:
-    (path / MARKER).unlink()
-
-
-def scribble(path: Path) -> None:
-    (path / MARKER).write_text('{"files": {"../../etc": 3')
-
-
-@pytest.mark.parametrize("harm", [truncate, punch, unmark, scribble], ids=lambda harm: harm.__name__)
-def test_a_harmed_cache_is_built_again(llm: ModelInfo, harmed: Path, harm: Callable[[Path], None]) -> None:
-    harm(folder(harmed))
-    assert "Paris" in answer(llm, harmed)
-    assert (folder(harmed) / MARKER).is_file()
-
-
-def test_a_cache_of_other_settings_or_another_model_is_never_opened(llm: ModelInfo, tmp_path: Path) -> None:
-    keys = {
-        MnnCache(tmp_path, digest, settings, version).path
-        for digest in ("a", "b")
-        for settings in ({"memory": "low"}, {"memory": "high"})
-        for version in ("3.6.1", "3.6.2")
-    }
-    assert len(keys) == 8
-
-
-def test_what_dead_builders_left_and_nobody_uses_is_removed(llm: ModelInfo, tmp_path: Path) -> None:
-    dead = subprocess.Popen(["true"])
-    dead.wait()
-    stale = tmp_path / f".building-12345678-{dead.pid}"
-    stale.mkdir()
-    forgotten, fresh = tmp_path / "forgotten", tmp_path / "fresh"
-    for folder, age_s in ((forgotten, 40 * 24 * 3600), (fresh, 3600)):
-        folder.mkdir()
-        (folder / MARKER).touch()
-        os.utime(folder / MARKER, (time.time() - age_s,) * 2)
-    answer(llm, tmp_path)
-    assert not stale.exists()
-    assert not forgotten.exists()
-    assert fresh.exists()
-
-
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small disk")
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(disk)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("mounting is not allowed here")
-    try:
-        yield disk
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
-
-
-@pytest.mark.root
-def test_a_full_disk_is_told_before_anything_is_written(llm: ModelInfo, tiny_disk: Path) -> None:
-    with pytest.raises(EngineFailed, match="MiB free") as caught:
-        answer(llm, tiny_disk)
-    assert caught.value.code == "cache-disk-full"
-    assert list(tiny_disk.iterdir()) == []
 
 
 def test_a_model_that_mnn_cannot_load_is_reported_not_silent(llm: ModelInfo, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -19,7 +18,6 @@ from hypothesis import strategies as st
 from assistant import paths
 from assistant.errors import ConfigError, ModelDamaged, ModelMissing, ModelUnsupported
 from assistant.messages import TtsRequest
-from assistant.model_store.cut_voice import sha256_of
 from assistant.stages.base import EngineConfig
 from assistant.stages.tts_piper import FIRST_WINDOW, WINDOW, PiperTts, cut_phonemes
 
@@ -115,7 +113,6 @@ def test_memory_does_not_grow_with_the_text(model_dir: Path, cache_dir: Path, en
     code = """
 import sys; from pathlib import Path
 from assistant.messages import TtsRequest
-from assistant.model_store.cut_voice import sha256_of
 from assistant.stages.base import EngineConfig
 from assistant.stages.tts_piper import PiperTts
 name, models, cache = sys.argv[1:]
@@ -138,54 +135,6 @@ print(seconds, anon, file)
     assert file > 60  # the weights are mapped, not copied
 
 
-@pytest.mark.engine
-def test_prepared_files_are_used_again(model_dir: Path, cache_dir: Path, engine: PiperTts) -> None:
-    marker = cache_dir / f"{NAME}.cut/cut.json"
-    before = marker.stat().st_mtime_ns
-    again = PiperTts(config(model_dir, cache_dir, **STILL))
-    again.load()
-    assert marker.stat().st_mtime_ns == before
-    assert speak(again, "Yes.").tobytes() == speak(engine, "Yes.").tobytes()
-
-
-def spoil(folder: Path, how: str) -> None:
-    if how == "truncated":
-        os.truncate(folder / "encoder.bin", 1000)
-    elif how == "one byte":
-        with (folder / "encoder.bin").open("r+b") as file:
-            file.seek(1_000_000)
-            byte = file.read(1)[0]
-            file.seek(1_000_000)
-            file.write(bytes([byte ^ 1]))
-    elif how == "graph":
-        (folder / "decoder.onnx").write_bytes(bytes((folder / "decoder.onnx").stat().st_size))
-    elif how == "no file":
-        (folder / "decoder.bin").unlink()
-    elif how == "marker":
-        (folder / "cut.json").write_text("{")
-    else:
-        marker = json.loads((folder / "cut.json").read_text())
-        marker[how] = "another"
-        (folder / "cut.json").write_text(json.dumps(marker))
-
-
-@pytest.mark.engine
-@pytest.mark.parametrize("how", ["truncated", "one byte", "graph", "no file", "marker", "onnxruntime", "cpu"])
-def test_spoiled_files_are_made_anew(
-    model_dir: Path, cache_dir: Path, engine: PiperTts, tmp_path: Path, how: str
-) -> None:
-    folder = tmp_path / f"{NAME}.cut"
-    shutil.copytree(cache_dir / f"{NAME}.cut", folder)
-    spoil(folder, how)
-    again = PiperTts(config(model_dir, tmp_path, **STILL))
-    again.load()
-    assert speak(again, "Yes.").tobytes() == speak(engine, "Yes.").tobytes()
-    good = cache_dir / f"{NAME}.cut"
-    for name in ("encoder.onnx", "encoder.bin", "decoder.onnx", "decoder.bin"):
-        assert sha256_of(folder / name) == sha256_of(good / name)
-    assert json.loads((folder / "cut.json").read_text()) == json.loads((good / "cut.json").read_text())
-
-
 def test_a_missing_voice_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelMissing, match="fetch"):
         PiperTts(config(tmp_path, tmp_path)).load()
@@ -204,7 +153,7 @@ def test_a_damaged_network_is_refused(model_dir: Path, tmp_path: Path, kind: str
     shutil.copy(model_dir / f"{NAME}.onnx.json", tmp_path)
     with pytest.raises(ModelDamaged):
         PiperTts(config(tmp_path, tmp_path / "cache")).load()
-    assert not (tmp_path / "cache").exists()
+    assert list((tmp_path / "cache").iterdir()) == []
 
 
 @pytest.mark.engine
