@@ -27,7 +27,7 @@ from assistant.errors import Cancelled, UsageError
 
 if TYPE_CHECKING:
     from assistant.audio.devices import Speaker
-    from assistant.audio.formats import WavWriter
+    from assistant.audio.wav_writer import WavWriter
     from assistant.config import Config
     from assistant.messages import QueryReport
     from assistant.query import Answer
@@ -168,7 +168,7 @@ def _sink(config: Config, out: Path | None, speak: bool) -> Iterator[WavWriter |
     """Where the answer is spoken: the file, else the speaker, else nowhere. Raises `DeviceError` at once, before
     anybody waits for an answer that cannot be spoken."""
     from assistant.audio.devices import Speaker, output_device
-    from assistant.audio.formats import WavWriter
+    from assistant.audio.wav_writer import WavWriter
 
     if not speak or (out is None and not config.audio.enabled):
         yield None

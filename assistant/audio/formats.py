@@ -1,4 +1,4 @@
-"""Sound files: reads whatever libsndfile knows into 16 kHz mono, and writes answers as WAV. Imports `errors, messages`.
+"""Sound files: reads whatever libsndfile knows into 16 kHz mono. Imports `errors, messages`.
 
 Reading streams in blocks: memory holds the result and one block, whatever a header claims. libsndfile, numpy and soxr
 are imported when a file is read, so that importing this module stays cheap. Never decides whether somebody speaks;
@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import struct
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Self, cast
+from typing import Any, BinaryIO, cast
 
 import msgspec
 
-from assistant.errors import BadAudio, UsageError
+from assistant.errors import BadAudio
 from assistant.messages import ASR_RATE
 
 MAX_SECONDS = 600.0
@@ -113,6 +111,22 @@ def _spooled(stream: BinaryIO, name: str, stack: contextlib.ExitStack) -> Binary
     return cast(BinaryIO, copy)
 
 
+class _Steady:
+    """A stream for libsndfile, whose damaged headers make it seek to where nothing is: then it stays where it was.
+
+    An exception could not get through C anyway; it would be printed, with a traceback, and be ignored.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.read, self.tell = stream.read, stream.tell
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        with contextlib.suppress(OSError, ValueError, OverflowError):
+            return self._stream.seek(offset, whence)
+        return self._stream.tell()
+
+
 @contextlib.contextmanager
 def _decoder(stream: BinaryIO, name: str) -> Iterator[Any]:
     import soundfile
@@ -124,7 +138,7 @@ def _decoder(stream: BinaryIO, name: str) -> Iterator[Any]:
             return False
 
     try:
-        sound = Forward(stream)
+        sound = Forward(_Steady(stream))
     except (soundfile.SoundFileError, TypeError) as error:
         detail = getattr(error, "error_string", str(error)).strip().rstrip(".")
         raise BadAudio(
@@ -178,102 +192,3 @@ def _s16(mono: Any) -> bytes:
     import numpy as np
 
     return cast(bytes, np.rint(mono * 32768.0).clip(-32768, 32767).astype("<i2").tobytes())
-
-
-class WavWriter:
-    """Writes s16le mono to `path` as it arrives; the file appears under its name only when it is whole.
-
-    Writes beside the target and renames in `close`; leaving a `with` block by an exception removes it instead. A target
-    that is no regular file (/dev/null, a pipe) is written straight. Raises `UsageError` when the target cannot be
-    written, from the constructor on, so that nobody waits for an answer that has nowhere to go.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._rate = 0
-        self._data_bytes = 0
-        try:
-            self._target = path.resolve()
-            if self._target.is_dir():
-                raise UsageError(f"Cannot write {path}: it is a directory. Name a file in it.", code="bad-output")
-            self._direct = self._target.exists() and not self._target.is_file()
-            self._part = (
-                self._target
-                if self._direct
-                else self._target.with_name(f".{self._target.name[:200]}.{os.getpid()}.{id(self):x}.part")
-            )
-            self._file = open(self._part, "wb" if self._direct else "xb")  # noqa: SIM115 - closed by close/discard
-        except (OSError, ValueError) as error:
-            raise self._cannot_write(error) from None
-
-    def _cannot_write(self, error: Exception) -> UsageError:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        return UsageError(f"Cannot write {self._path}: {reason}. Choose another file.", code="bad-output")
-
-    @property
-    def sample_rate(self) -> int:
-        """Hz; 0 before the first block."""
-        return self._rate
-
-    @property
-    def seconds(self) -> float:
-        return self._data_bytes / 2 / self._rate if self._rate else 0.0
-
-    def write(self, pcm: bytes, sample_rate: int) -> None:
-        """Appends s16le mono; every block must have the sample rate (Hz) of the first one."""
-        if self._rate not in (0, sample_rate):
-            raise ValueError(f"the file has {self._rate} Hz, this block {sample_rate} Hz")
-        try:
-            if not self._rate:
-                self._rate = sample_rate
-                self._file.write(_wav_header(sample_rate, None))
-            self._file.write(pcm)
-        except OSError as error:
-            self.discard()
-            raise self._cannot_write(error) from None
-        self._data_bytes += len(pcm)
-
-    def close(self) -> None:
-        """Finishes the file. Without a single block there is no sound, and no file."""
-        if self._file.closed:
-            return
-        if not self._rate:
-            return self.discard()
-        try:
-            if self._file.seekable():
-                self._file.seek(0)
-                self._file.write(_wav_header(self._rate, self._data_bytes))
-            self._file.close()
-            if not self._direct:
-                self._part.replace(self._target)
-        except OSError as error:
-            self.discard()
-            raise self._cannot_write(error) from None
-
-    def discard(self) -> None:
-        """Leaves nothing behind; an older file of that name stays as it was. Never raises."""
-        with contextlib.suppress(OSError):
-            self._file.close()
-        if not self._direct:
-            with contextlib.suppress(OSError):
-                self._part.unlink(missing_ok=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.discard()
-
-
-def _wav_header(rate: int, data_bytes: int | None) -> bytes:
-    """The 44 bytes of RIFF/WAVE PCM, mono, 16 bit. None: length not known yet (readers then go on to the end)."""
-    size = 0xFFFFFFFF - 36 if data_bytes is None else min(data_bytes, 0xFFFFFFFF - 36)
-    return struct.pack(
-        "<4sI4s4sIHHIIHH4sI",
-        b"RIFF", size + 36, b"WAVE", b"fmt ", 16, 1, 1, rate, rate * 2, 2, 16, b"data", size,
-    )  # fmt: skip

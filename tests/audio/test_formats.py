@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import threading
@@ -16,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from assistant.audio.formats import AudioClip, WavWriter, read_audio
+from assistant.audio.formats import AudioClip, read_audio
+from assistant.audio.wav_writer import WavWriter
 from assistant.errors import BadAudio, ExitCode, UsageError
 from tests.speech_corpus import RATE, to_pcm, tone
 
@@ -277,3 +279,32 @@ def test_a_device_is_written_straight_and_a_link_is_followed(tmp_path: Path) -> 
         writer.write(to_pcm(SINE), RATE)
     assert (tmp_path / "link.wav").is_symlink()
     assert read_audio(tmp_path / "real.wav").pcm == to_pcm(SINE)
+
+
+@pytest.mark.parametrize(("form", "at"), [("AIFF", 38), ("W64", 101), ("RF64", 33)])
+def test_a_header_that_points_nowhere_prints_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], form: str, at: int
+) -> None:
+    path = tmp_path / "odd.bin"
+    soundfile.write(path, np.zeros(1600), 16_000, format=form)
+    content = bytearray(path.read_bytes())
+    content[at] = 255
+    path.write_bytes(content)
+    with contextlib.suppress(BadAudio):
+        read_audio(path)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_pipe_that_nobody_reads_is_an_error_and_not_a_wait(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="Cannot write"):
+        WavWriter(tmp_path / "pipe")
+
+
+def test_an_anonymous_pipe_can_be_written() -> None:
+    read, write = os.pipe()
+    with WavWriter(Path(f"/dev/fd/{write}")) as writer:
+        writer.write(b"\1\0" * 100, 16_000)
+    os.close(write)
+    with open(read, "rb") as file:
+        assert file.read().startswith(b"RIFF")
