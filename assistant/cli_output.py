@@ -51,8 +51,13 @@ def fail(error: AssistantError, json_mode: bool = False, data: dict[str, Any] | 
     if json_mode:
         emit({**(data or {}), "error": error.to_dict()})
     else:
-        say(f"error: {error.message}")
+        say(f"error: {_one_line(error.message)}")
     sys.exit(int(error.exit_code))
+
+
+def _one_line(text: str) -> str:
+    """Control characters in a file's name must not break the line or colour the terminal."""
+    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 @contextmanager

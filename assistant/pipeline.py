@@ -18,7 +18,7 @@ from datetime import datetime
 
 from assistant import skills
 from assistant.audio import vad
-from assistant.errors import AssistantError, Cancelled, NoSpeech
+from assistant.errors import AssistantError, Cancelled, EngineFailed, NoSpeech
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
 from assistant.memory_orchestrator.probe import MIB
 from assistant.messages import (
@@ -51,8 +51,6 @@ from assistant.stages.supervisor import Supervisor
 from assistant.tasks import in_own_thread
 
 log = logging.getLogger(__name__)
-
-NO_ANSWER = "I have no answer to that."
 
 Emit = Callable[[str, dict[str, object]], None]
 
@@ -203,7 +201,9 @@ class Pipeline:
                 elif isinstance(out, LlmDone):
                     cut = out.reason == "length"
         run.timings["llm"] = _ms_since(started)
-        run.reply = run.reply.strip() or NO_ANSWER
+        run.reply = run.reply.strip()
+        if not run.reply:
+            raise EngineFailed("the model gave no answer; ask in other words", code="llm-no-answer", stage=Stage.LLM)
         if cut:  # by stages.llm.max_new_tokens, and nobody shall take it for the whole
             run.reply += " …"
 

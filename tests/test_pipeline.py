@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from assistant import skills
+from assistant import paths, skills
 from assistant.memory_orchestrator.calibration import Calibration
 from assistant.memory_orchestrator.ledger import LedgerReader, LedgerWriter
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
@@ -35,6 +36,7 @@ class House:
         self.server = ForkServer()
         self.ledger = tmp_path / "ledger"
         self._step_timeout_s = step_timeout_s
+        self._heard = tmp_path / "heard"
         self._calibration = Calibration(tmp_path / "measured.json")
         self._supervisors: dict[tuple[Stage, str], Supervisor] = {}
         self.memory = MemoryOrchestrator(
@@ -56,16 +58,25 @@ class House:
     def _supervisor(self, stage: Stage) -> Supervisor:
         key = (stage, self.how)
         if key not in self._supervisors:
-            llm = stage is Stage.LLM
+            llm, asr = stage is Stage.LLM, stage is Stage.ASR
             spec = StageSpec(
-                stage=stage, engine="mnn" if llm else "templates", model="m", model_dir=Path(), digest="",
-                weight_bytes=0, cache_dir=self.ledger.parent / "cache", threads=1, start_timeout_s=10,
+                stage=stage, engine="mnn" if llm else "whisper" if asr else "templates", model="m",
+                model_dir=Path(), digest="", weight_bytes=0, cache_dir=self.ledger.parent / "cache", threads=1, start_timeout_s=10,
                 step_timeout_s=self._step_timeout_s,
-                options={"how": self.how} if llm else {"language": "en", "intents": list(skills.handled_intents())},
+                options=(
+                    {"how": self.how} if llm
+                    else {"heard": str(self._heard)} if asr
+                    else {"language": "en", "intents": list(skills.handled_intents())}
+                ),
             )  # fmt: skip
-            path = "tests.stages.misbehaving:Misbehaving" if llm else None
+            paths_of = {Stage.LLM: "tests.stages.misbehaving:Misbehaving", Stage.ASR: "tests.stages.misbehaving:Parrot"}
+            path = paths_of.get(stage)
             self._supervisors[key] = Supervisor(spec, self.server, self._calibration, self._emit, path)
         return self._supervisors[key]
+
+    def heard(self) -> list[int]:
+        """Bytes of each recording that the recogniser was given."""
+        return [int(line) for line in self._heard.read_text().split()] if self._heard.exists() else []
 
     def names(self) -> list[str]:
         return [name for name, _ in self.events]
@@ -122,6 +133,7 @@ def test_a_local_command_never_loads_the_llm(tmp_path: Path) -> None:
         ("raise-on-run", "engine-failed", ""),
         ("exit-mid-stream", "stage-died", "half"),
         ("hang-on-run", "stage-hung", ""),
+        ("say-nothing", "llm-no-answer", ""),
     ],
 )
 def test_a_stage_that_fails_fails_its_query_and_no_other(tmp_path: Path, how: str, code: str, reply: str) -> None:
@@ -137,9 +149,47 @@ def test_a_stage_that_fails_fails_its_query_and_no_other(tmp_path: Path, how: st
             assert report.reply == reply
             assert one.names().count("run-end") == 1
             left = [row.stage for row in LedgerReader("ledger", tmp_path).read().rows]
-            assert left == (["intent", "llm"] if how == "raise-on-run" else ["intent"])
+            assert left == (["intent", "llm"] if how in ("raise-on-run", "say-nothing") else ["intent"])
             one.how = ""
             assert (await one.pipeline.answer(Query(text="Why?"))).report.outcome is Outcome.ANSWERED
+
+    run(test)
+
+
+def speech() -> bytes:
+    return paths.data_file("question.wav").read_bytes()[44:]
+
+
+def test_stages_load_while_the_recording_is_read_and_no_recogniser_hears_silence(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with house(tmp_path) as one:
+            read = threading.Event()
+
+            def silence() -> bytes:
+                read.wait(5)
+                return bytes(16_000 * 2 * 3)
+
+            task = asyncio.create_task(one.pipeline.answer(Query(pcm=silence)))
+            async with asyncio.timeout(5):
+                while {data["stage"] for name, data in one.events if name == "stage-load-end"} != {"asr", "intent"}:
+                    await asyncio.sleep(0.02)  # both are there before a single sample is
+            read.set()
+            report = (await task).report
+            assert report.error is not None
+            assert report.error.code == "stt-no-text-recognized"
+            assert one.heard() == []
+
+    run(test)
+
+
+def test_the_recogniser_hears_speech_alone(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with house(tmp_path) as one:
+            quiet = bytes(16_000 * 2 * 3)
+            report = (await one.pipeline.answer(Query(pcm=lambda: quiet + speech() + quiet))).report
+            assert report.transcript == "what time is it"
+            (heard,) = one.heard()
+            assert 1.0 < heard / 32_000 < 3.2
 
     run(test)
 

@@ -7,10 +7,11 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from assistant.errors import ModelDamaged
-from assistant.messages import LlmDelta, Progress
+from assistant.messages import AsrRequest, LlmDelta, Progress, Transcript
 from assistant.stages.base import EngineConfig, EngineInfo
 
 _kept: list[Any] = []
@@ -51,6 +52,9 @@ class Misbehaving:
                 for _ in range(2000):
                     sys.stdout.write("x" * 1000 + "\n")
                 sys.stderr.write("y" * 100_000 + "\n")
+            case "say-nothing":
+                yield Progress(done=1, total=1)
+                return
             case "raise-on-run":
                 raise ValueError("bad day")
         for step in range(1000 if self._how == "slow" else 3):
@@ -58,6 +62,28 @@ class Misbehaving:
                 time.sleep(0.01)
             yield Progress(done=step, total=3)
         yield LlmDelta(text=str(getattr(request, "turns", "")), tokens=1)
+
+    def close(self) -> None:
+        pass
+
+
+class Parrot:
+    """A recogniser that always hears the same, and writes down how much it was given."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._heard = Path(str(config.options["heard"]))
+
+    @property
+    def info(self) -> EngineInfo:
+        return EngineInfo(name="parrot", model="m")
+
+    def load(self) -> None:
+        pass
+
+    def run(self, request: AsrRequest) -> Iterator[Transcript]:
+        with self._heard.open("a") as file:
+            file.write(f"{len(request.pcm)}\n")
+        yield Transcript(text="what time is it", final=True)
 
     def close(self) -> None:
         pass
