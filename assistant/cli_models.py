@@ -5,13 +5,16 @@ A verb parses, calls the model store and prints; it decides nothing about models
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from assistant.cli_output import emit, fail, reported, say
-from assistant.errors import AssistantError, ExitCode, UsageError
+from assistant.errors import AssistantError, ExitCode, ModelMissing, UsageError
 
 if TYPE_CHECKING:
     from assistant.model_store.fetch import Fetcher, Outcome
@@ -73,12 +76,23 @@ def fetch(
 
 @app.command()
 def verify(names: Names = None, json_mode: JsonFlag = False) -> None:
-    """Read every byte of models and compare; exit code 6 when something is damaged or missing."""
+    """Read every byte of models and compare; exit code 6 when something is damaged or missing.
+
+    Without names: all that are on this disk, and those that the default settings need.
+    """
     with reported(json_mode):
         store = _store()
         results = []
-        for name in names or store.installed():
-            problems = store.verify(name)
+        missing: ModelMissing | None = None
+        for name in names or store.expected():
+            try:
+                problems = store.verify(name)
+            except ModelMissing as error:  # the others are still to be read
+                results.append({"name": name, "ok": False, "problems": [{"file": "", "message": error.message}]})
+                if missing is not None and not json_mode:
+                    say(f"error: {missing.message}")
+                missing = error
+                continue
             results.append(
                 {
                     "name": name,
@@ -90,6 +104,8 @@ def verify(names: Names = None, json_mode: JsonFlag = False) -> None:
                 print(f"{name}: {'; '.join(p.message for p in problems) or 'whole'}")
                 if problems:
                     say(f"Repair it with: assistant models fetch {name}")
+        if missing is not None:
+            fail(missing, json_mode, {"models": results})
         if json_mode:
             emit({"models": results})
         if not all(result["ok"] for result in results):
@@ -129,15 +145,18 @@ def rm(
     """Remove models from this disk."""
     with reported(json_mode):
         from assistant import paths
-        from assistant.model_store.remove import remove
+        from assistant.model_store.remove import cached_bytes, remove
 
-        store = _store()
-        removed = [{"name": name, "bytes": remove(store, paths.cache_dir(), name, downloads)} for name in names]
+        store, cache = _store(), paths.cache_dir()
+        removed: list[dict[str, Any]] = []
+        for name in names:
+            freed = remove(store, cache, name, downloads)
+            removed.append({"name": name, "bytes": freed, "cached_bytes": cached_bytes(store, cache, name)})
         if json_mode:
             emit({"removed": removed})
         else:
             for item in removed:
-                say(f"{item['name']}: removed")
+                say(_farewell(item["name"], item["cached_bytes"]))
 
 
 def _store() -> ModelStore:
@@ -176,16 +195,29 @@ def _sentence(outcome: Outcome) -> str:
     return f"{size}; {len(outcome.requantised)} tensors requantised to 8 bits, which MNN has no exact form for: {named}"
 
 
-def _print_table(found: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+def _farewell(name: str, cached: int) -> str:
+    if not cached:
+        return f"{name}: removed"
+    return (
+        f"{name}: removed; its download stays in the cache ({cached / 1e6:.1f} MB) for the next fetch. "
+        f"Remove that too with: assistant models rm {name} --downloads"
+    )
 
-    table = Table(box=None, pad_edge=False)
-    for title in ("name", "stage", "language", "MB", "state", "licence"):
-        table.add_column(title, no_wrap=title != "licence", justify="right" if title == "MB" else "left")
+
+def _print_table(found: list[dict[str, Any]]) -> None:
+    """Whole cells, one line a model; only the licence, which comes last, is cut to what a terminal has room for."""
+    table = [("name", "stage", "engine", "lang", "MB", "state")]
     for row in found:
-        name = f"{row['name']} *" if row["default"] else row["name"]
-        size = f"{row['bytes'] / 1e6:.1f}"
-        table.add_row(name, row["stage"], row["language"], size, row["state"], row["licence"])
-    Console(highlight=False).print(table)
+        name, size = f"{row['name']} *" if row["default"] else row["name"], f"{row['bytes'] / 1e6:.1f}"
+        table.append((name, row["stage"], row["engine"], row["language"], size, row["state"]))
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    room = None
+    if sys.stdout.isatty():
+        room = max(10, shutil.get_terminal_size().columns - sum(widths) - 2 * len(widths))
+    for cells, licence in zip(table, ["licence", *(row["licence"] for row in found)], strict=True):
+        padded = [
+            cell.rjust(w) if at == 4 else cell.ljust(w) for at, (cell, w) in enumerate(zip(cells, widths, strict=True))
+        ]
+        last = textwrap.shorten(licence, room, placeholder="") if room else licence
+        print("  ".join([*padded, last]).rstrip())
     print("* needed by the default settings")

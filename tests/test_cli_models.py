@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import shutil
 import subprocess
 import sys
@@ -37,6 +38,19 @@ class Checkout:
             cwd=self.root, env=self._environ, capture_output=True, text=True, check=False, **more,
         )  # fmt: skip
 
+    def in_terminal(self, columns: int, *args: str) -> str:
+        """What a terminal of that width is sent."""
+        screen, theirs = pty.openpty()
+        try:
+            subprocess.run(
+                [sys.executable, "-m", "assistant", "models", *args],
+                cwd=self.root, env=self._environ | {"COLUMNS": str(columns)}, stdout=theirs, check=True,
+            )  # fmt: skip
+            return os.read(screen, 65536).decode().replace("\r\n", "\n")
+        finally:
+            os.close(screen)
+            os.close(theirs)
+
     def json(self, *args: str, code: int = 0) -> Any:
         done = self.run(*args, "--json")
         assert done.returncode == code, done.stderr
@@ -68,7 +82,57 @@ def test_from_nothing_to_whole_and_back(checkout: Checkout) -> None:
 def test_the_list_for_people(checkout: Checkout) -> None:
     done = checkout.run("list")
     assert done.returncode == 0
-    assert any(line.startswith("voice *") and "missing" in line for line in done.stdout.splitlines())
+    title, *lines = done.stdout.splitlines()
+    assert title.split() == ["name", "stage", "engine", "lang", "MB", "state", "licence"]
+    assert any(line.split() == ["voice", "*", "tts", "piper", "en", "0.1", "missing", "MIT"] for line in lines)
+
+
+def test_a_narrow_terminal_shortens_the_licence_alone(checkout: Checkout) -> None:
+    catalog = checkout.root / "models/catalog.toml"
+    catalog.write_text(catalog.read_text().replace('"MIT"', '"not stated in the package, nor anywhere else at all"'))
+    wide = checkout.run("list").stdout.splitlines()
+    narrow = checkout.in_terminal(70, "list").splitlines()
+    assert len(narrow) == len(wide)
+    assert all("anywhere else at all" in line for line in wide[1:-1])
+    assert all(len(line) <= 70 and "missing  not stated" in line and "at all" not in line for line in narrow[1:-1])
+
+
+def test_a_default_model_that_is_missing_fails_the_check_of_everything(checkout: Checkout) -> None:
+    checkout.run("fetch", "tokens", "--quiet")
+    found = checkout.json("verify", code=6)
+    assert [(model["name"], model["ok"]) for model in found["models"]] == [("tokens", True), ("voice", False)]
+    assert found["error"]["code"] == "model-missing"
+    done = checkout.run("verify")
+    assert (done.returncode, done.stdout) == (6, "tokens: whole\n")
+    assert "assistant models fetch voice" in done.stderr
+    done = checkout.run("verify", "vosk-en", "voice", "tokens")
+    assert (done.returncode, done.stdout) == (6, "tokens: whole\n")
+    assert [line.split("'")[1] for line in done.stderr.splitlines()] == ["vosk-en", "voice"]
+
+
+def test_removing_tells_what_stays_and_how_it_goes(checkout: Checkout) -> None:
+    checkout.run("fetch", "voice", "--quiet")
+    done = checkout.run("rm", "voice")
+    assert "stays in the cache (0.1 MB)" in done.stderr
+    assert "assistant models rm voice --downloads" in done.stderr
+    assert checkout.run("rm", "voice", "--downloads").stderr == "voice: removed\n"
+    assert checkout.run("rm", "voice", "--downloads").returncode == 6
+
+
+def test_a_repair_tells_what_is_wrong_and_not_what_it_is_doing_anyway(checkout: Checkout) -> None:
+    checkout.run("fetch", "voice", "--quiet")
+    os.truncate(checkout.root / "models/voice/v.onnx", 5)
+    said = checkout.run("fetch", "voice").stderr
+    assert said.splitlines()[0] == "voice: it is damaged: v.onnx has 5 bytes instead of 56,000"
+    assert "Repair it" not in said
+
+
+def test_a_file_that_is_no_gguf_is_called_so(checkout: Checkout) -> None:
+    (checkout.root / "notes.txt").write_text("to do: everything")
+    done = checkout.run("convert", "./notes.txt", "--name", "mine")
+    assert done.returncode == 6
+    assert "notes.txt is no GGUF file" in done.stderr
+    assert "fetch it again" not in done.stderr
 
 
 def test_damage_is_told_with_exit_code_6_and_repaired(checkout: Checkout) -> None:

@@ -40,6 +40,14 @@ _ONES = (
 _TENS = ("", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 
 
+SPEECH_HELP = "folder of recordings with their manifest.json (default: ../shared/speech beside the checkout)"
+NO_RECORDINGS = (
+    "There are no recordings in {}. They are not part of the project: name a folder of your own with --speech. Its\n"
+    "manifest.json is a list with an object for each sound file: file (its name), language, reference (what is said),\n"
+    'reference_kind ("published" when that is known to be right) and categories (a list, may be empty).\n'
+)
+
+
 class Clip(msgspec.Struct, frozen=True):
     """One row of the recordings' manifest; keys that are not needed here are ignored."""
 
@@ -149,12 +157,13 @@ def report(heard: Sequence[Heard]) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Prints the word error rate of each group and the median time of one clip. Exit code 0, 2 without recordings."""
     parser = argparse.ArgumentParser(prog="assistant bench wer", description=main.__doc__)
-    parser.add_argument("--speech", type=Path, default=(paths.checkout() or Path()).parent / "shared/speech")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--speech", type=Path, metavar="FOLDER", help=SPEECH_HELP,
+                        default=(paths.checkout() or Path()).parent / "shared/speech")  # fmt: skip
+    parser.add_argument("--threads", type=int, default=2, help="of the recogniser (default: 2)")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     options = parser.parse_args(argv)
     if not (options.speech / "manifest.json").is_file():
-        sys.stderr.write(f"No recordings in {options.speech}; name their folder with --speech.\n")
+        sys.stderr.write(NO_RECORDINGS.format(options.speech))
         return 2
     engine = _engine(options.threads)
     english = [clip for clip in corpus(options.speech) if clip.language in ("en", "none")]

@@ -89,13 +89,18 @@ class Fetcher:
         return self._outcome(name, actions.get(status.state, "fetched"))
 
     def convert_file(self, source: Path, name: str) -> Outcome:
-        """A user's own GGUF becomes the model `name`, which the catalog must not know."""
+        """A user's own GGUF becomes the model `name`, which neither the catalog nor this disk must know.
+
+        One that is damaged, or from an older converter, is made anew.
+        """
         check_name(name)
         if self._store.catalog.find(name) is not None:
             raise UsageError(f"{name!r} is a model of the catalog; choose another name with --name")
         if not source.is_file():
             raise UsageError(f"{source}: there is no such file")
         with self._lock(name), workspace(self._store.models_dir) as temp:
+            if name in self._store.installed() and self._store.status(name).state is State.READY:
+                raise UsageError(f"there is a model {name!r} already; remove it first with: assistant models rm {name}")
             origin = Origin(file=source.name, bytes=source.stat().st_size, sha256=manifests.sha256_of(source))
             self._install(self._convert_gguf(name, "mnn", source, origin, temp), temp)
         return self._outcome(name, "converted")

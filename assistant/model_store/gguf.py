@@ -235,11 +235,11 @@ class GgufFile:
             size = os.fstat(self._fd).st_size
             header = mmap.mmap(self._fd, min(size, MAX_HEADER), access=mmap.ACCESS_READ)
         except (OSError, ValueError):
-            raise ModelDamaged(f"{self.path}: it is empty or no regular file, so it is no GGUF file") from None
+            raise ModelDamaged(f"{self.path} is no GGUF file: it is empty, or no regular file") from None
         with header:
             cursor = _Cursor(header, self.path)
             if header[:4] != b"GGUF":
-                raise cursor.damaged("it does not begin with GGUF")
+                raise ModelDamaged(f"{self.path} is no GGUF file: it does not begin with GGUF")
             cursor.at = 4
             version = cursor.number(_U32)
             if version not in (2, 3):

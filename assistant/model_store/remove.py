@@ -18,7 +18,9 @@ def remove(store: ModelStore, cache_dir: Path, name: str, downloads: bool = Fals
     """
     folder, entry = store.path(name), store.catalog.find(name)
     if not folder.is_dir() and entry is not None and downloads:
-        return _remove_downloads(Downloads(cache_dir), entry)
+        freed = _remove_downloads(Downloads(cache_dir), entry)
+        if freed:
+            return freed
     if not folder.is_dir() or (entry is None and name not in store.installed()):
         raise store.absent(name)
     try:
@@ -32,7 +34,21 @@ def remove(store: ModelStore, cache_dir: Path, name: str, downloads: bool = Fals
     return size
 
 
+def cached_bytes(store: ModelStore, cache_dir: Path, name: str) -> int:
+    """Size of the model's verified downloads, which stay when only the model is removed."""
+    entry = store.catalog.find(name)
+    if entry is None:
+        return 0
+    folders = [Downloads(cache_dir).root / sha256 for sha256 in _digests(entry)]
+    return sum(path.stat().st_size for folder in folders for path in folder.glob("*"))
+
+
 def _remove_downloads(cache: Downloads, entry: Entry) -> int:
+    return sum(cache.remove(sha256) for sha256 in _digests(entry))
+
+
+def _digests(entry: Entry) -> list[str]:
+    """Under which the cache has what the model comes from."""
     if isinstance(entry.source, ArchiveSource):
-        return cache.remove(entry.source.sha256)
-    return sum(cache.remove(file.sha256) for file in entry.files)
+        return [entry.source.sha256]
+    return [file.sha256 for file in entry.files]

@@ -71,39 +71,29 @@ class ModelStore:
 
         Raises `ModelUnknown`, `ModelMissing` or `ModelDamaged`, each with what to do; `UsageError` for a bad name.
         """
-        folder = self.path(name)
-        try:
-            manifest = manifests.read(folder)
-        except ModelDamaged as error:
-            raise self._damaged(name, error.message, None) from None
-        if manifest is None:
-            raise self.absent(name)
-        problem, current = manifests.quick_check(folder, manifest)
-        if problem is not None:
-            raise self._damaged(name, problem.message, manifest)
-        if current is not manifest:
-            self._refresh(folder, current)
+        manifest, wrong = self._checked(name)
+        if manifest is None or wrong:
+            fix = self.fix(name, manifest)
+            raise ModelDamaged(f"Model {name!r} is damaged: {wrong}. Repair it with: {fix}")
         return ModelInfo(
             name=name,
             stage=manifest.stage,
             kind=manifest.kind,
             engine=manifest.engine,
-            path=folder,
+            path=self.path(name),
             bytes=manifest.bytes,
             shape=manifest.shape,
             digest=manifest.digest,
         )
 
     def status(self, name: str) -> Status:
-        """What `open` would say, and whether the catalog or a converter has moved on since."""
+        """What `open` would find, without what to do; and whether the catalog or a converter has moved on since."""
         try:
-            self.open(name)
+            manifest, wrong = self._checked(name)
         except ModelMissing:
             return Status(state=State.MISSING, reason="it is not on this disk")
-        except ModelDamaged as error:
-            return Status(state=State.DAMAGED, reason=error.message)
-        manifest = manifests.read(self.path(name))
-        assert manifest is not None
+        if manifest is None or wrong:
+            return Status(state=State.DAMAGED, reason=f"it is damaged: {wrong}")
         reason = self._outdated(self.catalog.find(name), manifest)
         return Status(state=State.OUTDATED, reason=reason) if reason else Status(state=State.READY)
 
@@ -113,6 +103,10 @@ class ModelStore:
             return []
         found = (path.parent.name for path in self.models_dir.glob(f"*/{manifests.FILE_NAME}"))
         return sorted(name for name in found if not name.startswith("."))
+
+    def expected(self) -> list[str]:
+        """What should be whole on this disk: every model that is here, and those that the default settings need."""
+        return sorted({*self.installed(), *(entry.name for entry in self.catalog.defaults())})
 
     def verify(self, name: str) -> list[Problem]:
         """Reads every byte. Raises `ModelUnknown` or `ModelMissing`; an unreadable manifest is a problem."""
@@ -135,8 +129,24 @@ class ModelStore:
             return f"assistant models fetch {name}"
         return f"assistant models convert {manifest.converted_from.file} --name {name}"
 
-    def _damaged(self, name: str, what: str, manifest: Manifest | None) -> ModelDamaged:
-        return ModelDamaged(f"Model {name!r} is damaged: {what}. Repair it with: {self.fix(name, manifest)}")
+    def _checked(self, name: str) -> tuple[Manifest | None, str]:
+        """The manifest, unless it cannot be read, and what is wrong with the model; "" for nothing.
+
+        Raises what `absent` gives.
+        """
+        folder = self.path(name)
+        try:
+            manifest = manifests.read(folder)
+        except ModelDamaged as error:
+            return None, error.message
+        if manifest is None:
+            raise self.absent(name)
+        problem, current = manifests.quick_check(folder, manifest)
+        if problem is not None:
+            return manifest, problem.message
+        if current is not manifest:
+            self._refresh(folder, current)
+        return current, ""
 
     def absent(self, name: str) -> AssistantError:
         """The error for a model that is not here: known to the catalog or not."""

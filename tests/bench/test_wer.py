@@ -66,7 +66,16 @@ def test_only_english_clips_with_a_true_reference_count() -> None:
 
 def test_without_recordings_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--speech", str(tmp_path)]) == 2
-    assert "--speech" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert all(word in said for word in ("--speech", "manifest.json", "not part of the project", str(tmp_path)))
+
+
+def test_every_option_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "--speech FOLDER folder of recordings" in said
+    assert "--threads THREADS of the recogniser" in said
 
 
 @pytest.mark.engine

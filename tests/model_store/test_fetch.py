@@ -142,6 +142,9 @@ def test_a_users_own_gguf(here: World) -> None:
 def test_what_cannot_be_converted_changes_nothing(here: World) -> None:
     (here.top / "mine.gguf").write_bytes(b"GGUF mine")
     here.fetcher().convert_file(here.top / "mine.gguf", "mine")
+    old = manifests.read(here.models / "mine")
+    assert old is not None
+    manifests.write(here.models / "mine", msgspec.structs.replace(old, converter_version="gguf-0"))
     before = here.store().open("mine")
     (here.top / "mine.gguf").write_bytes(b"GGUF odd")
     with pytest.raises(ModelUnsupported, match="architecture odd is not known"):
@@ -150,6 +153,18 @@ def test_what_cannot_be_converted_changes_nothing(here: World) -> None:
     with pytest.raises(ModelError, match=r"ended early.*out of luck"):
         here.fetcher().convert_file(here.top / "mine.gguf", "mine")
     assert here.store().open("mine") == before
+
+
+def test_a_model_of_ones_own_is_not_overwritten_but_made_anew_when_damaged(here: World) -> None:
+    (here.top / "mine.gguf").write_bytes(b"GGUF mine")
+    here.fetcher().convert_file(here.top / "mine.gguf", "mine")
+    before = here.store().open("mine")
+    with pytest.raises(UsageError, match="remove it first with: assistant models rm mine"):
+        here.fetcher().convert_file(here.top / "mine.gguf", "mine")
+    assert here.store().open("mine") == before
+    (here.models / "mine/llm.mnn").write_bytes(b"")
+    assert here.fetcher().convert_file(here.top / "mine.gguf", "mine").action == "converted"
+    assert here.store().open("mine").digest == before.digest
 
 
 def test_convert_refuses_what_makes_no_sense(here: World) -> None:
