@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from assistant.skills.registry import Slots, skill
 
@@ -10,23 +10,45 @@ from assistant.skills.registry import Slots, skill
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
            "December")  # fmt: skip
+_OTHER_DAYS = {
+    -2: "The day before yesterday was",
+    -1: "Yesterday was",
+    1: "Tomorrow is",
+    2: "The day after tomorrow is",
+}
 
 
 @skill("HassGetCurrentTime")
 def current_time(slots: Slots, now: datetime) -> str:
     """ "It is 8:05 PM." """
     del slots
-    return f"It is {now.hour % 12 or 12}:{now.minute:02} {'AM' if now.hour < 12 else 'PM'}."
+    return f"It is {_time(now)}."
 
 
 @skill("HassGetCurrentDate")
 def current_date(slots: Slots, now: datetime) -> str:
-    """ "Today is Sunday, November 29."; with the slot `part`, the month or the year alone."""
+    """ "Today is Sunday, November 29."
+
+    With the slot `part`: the `month` or the `year` alone, or the `time` too. With `offset_days`: another day's.
+    """
+    offset = slots.get("offset_days")
+    if isinstance(offset, int) and offset in _OTHER_DAYS:
+        return f"{_OTHER_DAYS[offset]} {_day(now + timedelta(days=offset))}."
     month = _MONTHS[now.month - 1]
     match slots.get("part"):
         case "year":
             return f"It is the year {now.year}."
         case "month":
             return f"It is {month} {now.year}."
+        case "time":
+            return f"It is {_time(now)} on {_day(now)}."
         case _:
-            return f"Today is {_DAYS[now.weekday()]}, {month} {now.day}."
+            return f"Today is {_day(now)}."
+
+
+def _time(now: datetime) -> str:
+    return f"{now.hour % 12 or 12}:{now.minute:02} {'AM' if now.hour < 12 else 'PM'}"
+
+
+def _day(when: datetime) -> str:
+    return f"{_DAYS[when.weekday()]}, {_MONTHS[when.month - 1]} {when.day}"

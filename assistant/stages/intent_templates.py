@@ -120,22 +120,22 @@ def _merged(theirs: dict[str, Any], ours: dict[str, Any], wanted: tuple[str, ...
         for name, intent in source.get("intents", {}).items():
             if wanted is None or name in wanted:
                 intents.setdefault(name, {"data": []})["data"].extend(intent["data"])
+    lists, rules = ({**theirs.get(key, {}), **ours.get(key, {})} for key in ("lists", "expansion_rules"))
     return {
         "language": theirs.get("language", ours.get("language")),
         "intents": intents,
-        "lists": _lists_used(theirs, intents),
-        "expansion_rules": theirs.get("expansion_rules", {}) | ours.get("expansion_rules", {}),
+        "lists": _lists_used(lists, rules, intents),
+        "expansion_rules": rules,
         "skip_words": theirs.get("skip_words", []),
     }
 
 
-def _lists_used(theirs: dict[str, Any], intents: dict[str, Any]) -> dict[str, Any]:
+def _lists_used(lists: dict[str, Any], rules: dict[str, Any], intents: dict[str, Any]) -> dict[str, Any]:
     """Those that a sentence can reach: lists are most of the work at load time.
 
     Home Assistant fills {name}, {area} and {floor} with what stands in a house; nothing stands in ours, so they are
     empty, and sentences with them match nothing.
     """
-    lists, rules = theirs.get("lists", {}), theirs.get("expansion_rules", {})
     text = " ".join(
         sentence for intent in intents.values() for group in intent["data"] for sentence in group["sentences"]
     )

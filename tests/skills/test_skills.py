@@ -31,6 +31,12 @@ CASES: dict[str, list[tuple[str, datetime, str]]] = {
         ("what day is it today", NOW + timedelta(days=93), "Today is Tuesday, March 2."),
         ("what month is it", NOW, "It is November 2026."),
         ("what year is it", NOW, "It is the year 2026."),
+        ("what's the date tomorrow", NOW, "Tomorrow is Monday, November 30."),
+        ("what day was it yesterday", NOW, "Yesterday was Saturday, November 28."),
+        ("What day is the day after tomorrow?", NOW, "The day after tomorrow is Tuesday, December 1."),
+        ("the day before yesterday", NOW, "The day before yesterday was Friday, November 27."),
+        ("tomorrow's date", NOW + timedelta(days=32), "Tomorrow is Friday, January 1."),
+        ("what time and date is it", NOW, "It is 8:05 PM on Sunday, November 29."),
     ],
     "HassNevermind": [("never mind", NOW, "Okay."), ("Forget it.", NOW, "Okay.")],
 }
@@ -72,7 +78,13 @@ def test_an_intent_has_one_skill() -> None:
         skill("HassNevermind")(lambda slots, now: "")
 
 
-@given(st.datetimes(), st.sampled_from(sorted(CASES)), st.dictionaries(st.just("part"), st.text() | st.integers()))
+@given(
+    st.datetimes(datetime(1970, 1, 3), datetime(9999, 12, 29)),
+    st.sampled_from(sorted(CASES)),
+    st.dictionaries(
+        st.sampled_from(["part", "offset_days"]), st.sampled_from(["time"]) | st.text() | st.integers(-3, 3)
+    ),
+)
 def test_a_reply_is_a_short_sentence_at_any_time(
     now: datetime, intent: str, slots: dict[str, str | int | float]
 ) -> None:
@@ -90,6 +102,7 @@ def test_a_reply_is_a_short_sentence_at_any_time(
         ("It is 8:00 AM.", "It is 8 AM."),
         ("It is 12:30 PM.", "It is 12 30 PM."),
         ("Today is Sunday, November 29.", "Today is Sunday, November 29th."),
+        ("It is 8:05 PM on Sunday, November 29.", "It is 8 oh 5 PM on Sunday, November 29th."),
         ("It is the year 2026.", "It is the year 20 26."),
         ("It is November 2026.", "It is November 20 26."),
     ],

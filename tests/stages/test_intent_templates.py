@@ -79,6 +79,19 @@ def test_a_command_is_heard_however_politely_it_is_said(engine: TemplateIntent, 
         "What was the date of the moon landing?",
         "what day is Christmas this year",
         "never mind the gap, what does it mean",
+        "time flies",
+        "what day is christmas",
+        "what day is it in Tokyo",
+        "what day is it tomorrow in Tokyo",
+        "what's the weather tomorrow",
+        "tell me tomorrow",
+        "tomorrow",
+        "yesterday was a good day",
+        "The Day After Tomorrow is which kind of film",
+        "what was yesterday's score",
+        "what day is after Friday",
+        "date night ideas",
+        "what time is it tomorrow when it is now noon in Sydney",
         "Why do people say never mind?",
         "turn on the lamp",
         "set a timer for five minutes",
@@ -112,6 +125,57 @@ def test_all_intents_can_be_loaded_with_their_slots() -> None:
 def test_a_part_of_the_date_comes_as_a_slot(engine: TemplateIntent) -> None:
     assert ask(engine, "what year is it").slots == {"part": "year"}
     assert ask(engine, "what day is it").slots == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("what's the date tomorrow", 1),
+        ("what day is it tomorrow?", 1),
+        ("what day is tomorrow", 1),
+        ("what day will it be tomorrow", 1),
+        ("tell me what day tomorrow is", 1),
+        ("What is tomorrow's date?", 1),
+        ("what’s the date of the day after tomorrow", 2),
+        ("what day is it the day after tomorrow", 2),
+        ("the day after tomorrow", 2),
+        ("what day was yesterday", -1),
+        ("what day was it yesterday", -1),
+        ("what date was it yesterday", -1),
+        ("what was yesterday's date, please", -1),
+        ("what day was the day before yesterday", -2),
+    ],
+)
+def test_another_day_comes_as_a_slot(engine: TemplateIntent, text: str, days: int) -> None:
+    match = ask(engine, text)
+    assert (match.name, match.slots) == (DATE, {"offset_days": days})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "what is today's date and what time is it",
+        "What time is it, and what's the date today?",
+        "what time and date is it",
+        "what's the time and date",
+        "what time is it and what day is it",
+        "tell me the date and the time",
+        "date and time please",
+    ],
+)
+def test_date_and_time_can_be_asked_for_at_once(engine: TemplateIntent, text: str) -> None:
+    match = ask(engine, text)
+    assert (match.name, match.slots) == (DATE, {"part": "time"})
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("time", TIME), ("Time, please.", TIME), ("what's the time please", TIME), ("date", DATE), ("date please", DATE),
+     ("day", DATE), ("The day, please?", DATE)],
+)  # fmt: skip
+def test_one_word_is_enough(engine: TemplateIntent, text: str, name: str) -> None:
+    match = ask(engine, text)
+    assert (match.name, match.slots) == (name, {})
 
 
 def test_another_language_uses_its_own_sentences() -> None:
