@@ -61,8 +61,8 @@ class House:
             llm, asr = stage is Stage.LLM, stage is Stage.ASR
             spec = StageSpec(
                 stage=stage, engine="mnn" if llm else "whisper" if asr else "templates", model="m",
-                model_dir=Path(), digest="", weight_bytes=0, cache_dir=self.ledger.parent / "cache", threads=1, start_timeout_s=10,
-                step_timeout_s=self._step_timeout_s,
+                model_dir=Path(), digest="", weight_bytes=0, cache_dir=self.ledger.parent / "cache",
+                threads=1, start_timeout_s=10, step_timeout_s=self._step_timeout_s,
                 options=(
                     {"how": self.how} if llm
                     else {"heard": str(self._heard)} if asr

@@ -1,6 +1,7 @@
 """The registry: one row per engine. A row names `module:Class`; only `worker` imports it.
 
-A newcomer adds an engine with one file in this folder, one row here and one entry in `models/catalog.toml`.
+A newcomer adds an engine with one file in this folder, one row here, one in `memory_orchestrator.estimate.SHAPES`, and
+one entry in `models/catalog.toml`.
 """
 
 from __future__ import annotations
