@@ -1,7 +1,8 @@
-"""Text for eyes -> text for a voice. Pure; imports `speech_numbers` alone. The text on display stays as it is.
+"""Text for eyes -> text for a voice. Pure; imports `speech_letters` and `speech_numbers`; the text on display stays.
 
 What a voice would read out as "asterisk asterisk", or as the name of a smiley, goes: markdown, links' addresses, code,
-emoji, box drawings, control characters. What it would misread is spelled out.
+emoji, box drawings, control characters, words in scripts that an English voice cannot read. What it would misread is
+spelled out.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import html
 import re
 import unicodedata
 
+from assistant.speech_letters import readable
 from assistant.speech_numbers import expand
 
 CODE_MENTION = "Code omitted."
@@ -99,7 +101,7 @@ def _line(line: str) -> str:
     line = line[start.end() :] if start else line
     for pattern, by in _INLINE:
         line = pattern.sub(by, line)
-    line = _spell_out(line)
+    line = _spell_out(readable(line))
     if not any(map(str.isalnum, line)):
         return ""
     return _ended(line) if row or start else line

@@ -68,9 +68,26 @@ ABBREVIATIONS = [
     ("e.g. this, i.e. that, etc.", "for example, this, that is, that, et cetera."),
     ("he/she and/or we vs. them", "he or she and or we versus them"),
 ]
+SCRIPTS = [
+    ("In Japanese, hello is こんにちは.", "In Japanese, hello is."),
+    ("Hello (こんにちは) there", "Hello there"),
+    ("(東京, Japan) and the word “東京”", "(Japan) and the word"),
+    ("Привет, мир! Hello", "Hello"),
+    ("Tokyo, 東京, is big.", "Tokyo, is big."),
+    ("- 東京: capital", "capital."),
+    ("| 東京 | Tokyo |", "Tokyo."),
+    ("2024年11月29日", "2024 11 29"),
+    ("नमस्ते। hello, سلام، 한국어", "hello,"),
+    ("Say а́б now", "Say now"),
+    ("naïve café, Zürich, Łódź, Đỗ, Hawaiʻi", "naïve café, Zürich, Łódź, Đỗ, Hawaiʻi"),
+    ("١٢٣ and Ｔｗｏ １２", "123 and Two 12"),
+    ("π is 3.14, so 2πr", "pi is 3.14, so 2 pi r"),
+    ("5 μm, 3 µs, 10 Ω, 4.7kΩ", "5 micrometers, 3 microseconds, 10 ohms, 4.7 kiloohms"),
+    ("Ελλάδα means Greece", "means Greece"),
+]
 
 
-@pytest.mark.parametrize(("shown", "said"), [*MARKDOWN, *SYMBOLS, *NUMBERS, *ABBREVIATIONS])
+@pytest.mark.parametrize(("shown", "said"), [*MARKDOWN, *SYMBOLS, *NUMBERS, *ABBREVIATIONS, *SCRIPTS])
 def test_what_is_written_for_eyes_becomes_what_is_said(shown: str, said: str) -> None:
     assert speakable(shown) == said
 
@@ -84,7 +101,28 @@ def test_plain_text_is_left_alone(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "   ", "...", "---", "***", "😀👋", "\x00\x01", "|---|", "?!", "#", "``", "\ud83d"]
+    "text",
+    [
+        "",
+        "   ",
+        "...",
+        "---",
+        "***",
+        "😀👋",
+        "\x00\x01",
+        "|---|",
+        "?!",
+        "#",
+        "``",
+        "\ud83d",
+        "こんにちは",
+        "東京。",
+        "Привет, мир!",
+        "한국어는",
+        "`код`",
+        "«Ελλάδα»",
+        "سلام؟",
+    ],
 )
 def test_nothing_to_say_is_empty(text: str) -> None:
     assert speakable(text) == ""
@@ -100,13 +138,15 @@ def test_a_piece_that_goes_on_gets_no_full_stop() -> None:
     assert speakable("The capital of France and") == "The capital of France and"
 
 
-@given(st.text(max_size=200) | st.text(alphabet="*_`#[]()|<>~-+.$€/:0123456789 aAeg\n\x00😀½–", max_size=120))
+@given(st.text(max_size=200) | st.text(alphabet="*_`#[]()|<>~-+.$€/:0123456789 aAeg\n\x00😀½–", max_size=120)
+    | st.text(alphabet="aé1 ,.!?()\"'-。、東京ПиΩμπ١나नि\u0301", max_size=60))  # fmt: skip
 def test_the_result_is_one_clean_line(text: str) -> None:
     said = speakable(text)
     assert said == said.strip()
     assert not re.search(r"[\x00-\x1f\x7f\ud800-\udfff*`|\[\]\u2500-\u259f]", said)
     assert "  " not in said
     said.encode()
+    assert not re.search(r"[\u0391-\u1c7f\u3041-\u9fff\uac00-\ud7a3]", said)
 
 
 @given(st.integers(0, 99_999), st.integers(0, 99))
