@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from assistant.errors import FetchFailed, ModelUnsupported
-from assistant.model_store import derived, json_command, voice_graph
+from assistant.model_store import derived_make, json_command, voice_graph
 from assistant.model_store.workspace import workspace
 
 FORMAT = 2
@@ -33,7 +33,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cut_voice(onnx: Path, folder: Path, update: json_command.Update = lambda done, total: None) -> Cut:
-    """Makes `folder` hold {encoder,decoder}.{onnx,bin}, whole or not at all (see `derived`).
+    """Makes `folder` hold {encoder,decoder}.{onnx,bin}, whole or not at all (see `derived_make`).
 
     Raises `ModelMissing`, `ModelDamaged`, `ModelUnsupported`, and `OSError`.
     """
@@ -43,7 +43,7 @@ def cut_voice(onnx: Path, folder: Path, update: json_command.Update = lambda don
         _save_optimised(halves.encoder, work / "encoder.onnx")
         update(2, 3)
         _save_optimised(halves.decoder, work / "decoder.onnx")
-        derived.publish(work, folder)
+        derived_make.publish(work, folder)
     update(3, 3)
     return Cut(samples_per_frame=halves.samples_per_frame)
 

@@ -1,4 +1,4 @@
-"""Makes derived files in a process of its own. Imports `errors`, `derived`, `json_command`.
+"""Makes derived files in a process of its own. Imports `errors`, `derived_make`, `json_command`.
 
 Why a process: the memory that making them takes is given back by its exit, and a file system that is full under a
 mapped file kills whoever writes there (SIGBUS), which must not be the worker. What a process that was killed leaves
@@ -15,7 +15,7 @@ import msgspec
 
 from assistant import errors
 from assistant.errors import EngineFailed
-from assistant.model_store import json_command
+from assistant.model_store import derived_make, json_command
 from assistant.model_store.derived import Derived, Found
 
 
@@ -25,7 +25,7 @@ def make(derived: Derived, needed: int, command: Sequence[str], timeout_s: float
     Raises what the command reports; `EngineFailed` codes "cache-disk-full" and "cache-not-writable"; and `EngineFailed`
     when it died or took more than `timeout_s`.
     """
-    derived.prepare(needed)
+    derived_make.prepare(derived, needed)
     try:
         done = subprocess.run(
             list(command),
@@ -38,12 +38,12 @@ def make(derived: Derived, needed: int, command: Sequence[str], timeout_s: float
     except subprocess.TimeoutExpired:
         raise EngineFailed(f"making {derived.path} took more than {timeout_s:.0f} s; is the disk slow?") from None
     finally:
-        derived.sweep()
+        derived_make.sweep_unused(derived.root)
     last = _last(done.stdout)
     if "error" in last:
         raise _reported(derived, last["error"])
     if done.returncode == -signal.SIGBUS:
-        raise derived.disk_filled_up()
+        raise derived_make.disk_filled_up(derived)
     found = derived.find()
     if "report" not in last or done.returncode != 0 or found is None:
         raise EngineFailed(
@@ -54,7 +54,7 @@ def make(derived: Derived, needed: int, command: Sequence[str], timeout_s: float
 
 def _reported(derived: Derived, error: dict[str, str]) -> errors.AssistantError:
     if error["code"] == "disk-full":
-        return derived.disk_filled_up()
+        return derived_make.disk_filled_up(derived)
     return errors.by_name(error["type"])(error["message"], code=error["code"])
 
 

@@ -76,6 +76,8 @@ class WhisperAsr:
         """`free`: for tests, the bytes that the cache's disk is said to have."""
         self._config = config
         self._free = free
+        self._derived = ""
+        self._made = False
         self._options = msgspec.convert(dict(config.options), Options)
         self._model: Any = None
         self._ct2: Any = None
@@ -83,7 +85,13 @@ class WhisperAsr:
 
     @property
     def info(self) -> EngineInfo:
-        return EngineInfo(name="whisper", model=self._config.model, sample_rate=ASR_RATE)
+        return EngineInfo(
+            name="whisper",
+            model=self._config.model,
+            sample_rate=ASR_RATE,
+            derived=self._derived,
+            made_derived=self._made,
+        )
 
     def load(self) -> None:
         """Raises `ModelMissing`, `ModelDamaged`, `ModelUnsupported`, `EngineFailed`."""
@@ -105,21 +113,27 @@ class WhisperAsr:
     def _from_copy(self, layout: Layout) -> Any:
         """The model from its int8 copy, made when there is none to be trusted; None when no copy can be had."""
         cache = cache_of(self._config, self._free)
-        found = None if self._config.distrust_cache else cache.find()
+        if self._config.distrust_cache:
+            cache.drop()
+        found = cache.find()
         for _ in range(2):
             try:
-                found = found or int8_copy(self._config.model_dir, layout, cache)
+                if found is None:
+                    found = int8_copy(self._config.model_dir, layout, cache)
+                    self._made = True
             except EngineFailed as error:
                 log.warning("no int8 copy (slower to load, the same afterwards): %s", error.message)
                 return None
-            check = found.check()
+            check = found.check(full=self._config.distrust_cache)
             try:
                 model = self._opened(found.path) if check.plausible else None
             except ModelDamaged:
                 model = None
             if check.good() and model is not None:
                 found.note()
+                self._derived = str(found.path)
                 return model
+            cache.drop(found)
             found = None
         return None
 

@@ -54,13 +54,15 @@ class MnnLlm:
         self._llm: Any = None
         self._cache = mnn_cache.cache_of(config, free)
         self._mapped: Found | None = None
+        self._made = False
         self._check: Check | None = None
         self._context = self._options.context_tokens
         self._vocabulary: Vocabulary
 
     @property
     def info(self) -> EngineInfo:
-        return EngineInfo(name="mnn", model=self._config.model, streaming=True)
+        folder = str(self._mapped.path) if self._mapped else ""
+        return EngineInfo(name="mnn", model=self._config.model, streaming=True, derived=folder, made_derived=self._made)
 
     # --- load -------------------------------------------------------------------------------------------------------
     def load(self) -> None:
@@ -69,14 +71,17 @@ class MnnLlm:
         self._context = min(self._context, int(self._vocabulary.facts.shape["max_position"]))
         if self._config.distrust_cache:
             self._cache.drop()
-        self._start(None if self._config.distrust_cache else self._cache.find())
+        self._start()
 
-    def _start(self, found: Found | None) -> None:
+    def _start(self) -> None:
         """Maps the cache. Where it cannot be written the weights go into memory: MNN maps its file for writing, and
         computes zeros without a word when it may not. The ledger has reserved the weights either way."""
         self._mapped = self._check = None
         try:
-            found = found or mnn_cache.build(self._config.model_dir, self._cache, self._config.threads)
+            found = self._cache.find()
+            if found is None:
+                found = mnn_cache.build(self._config.model_dir, self._cache, self._config.threads)
+                self._made = True
         except EngineFailed as error:
             if error.code != NOT_WRITABLE:
                 raise
@@ -85,7 +90,7 @@ class MnnLlm:
             log.warning("%s is read-only: the weights go into memory", self._cache.root)
             self._llm = self._opened(None)
             return
-        self._check = found.check()
+        self._check = found.check(full=self._config.distrust_cache)
         self._llm = self._opened(found.path)
         self._mapped = found
         if not self._check.pending:
@@ -101,7 +106,7 @@ class MnnLlm:
         Raises `BadText` code "prompt-too-long" when the context leaves no room for an answer.
         """
         if self._llm is None:  # the last request found the cache damaged
-            self._start(None)
+            self._start()
         prompt = self._encode(request.turns)
         room = self._context - len(prompt)
         if room < min(_LEAST_ANSWER, request.max_new_tokens):
@@ -126,7 +131,7 @@ class MnnLlm:
             if error.code != CACHE_DAMAGED:
                 raise
         log.warning("the weight cache %s was damaged and is made anew", self._cache.path)
-        self._start(None)
+        self._start()
         return (yield from self._prefill(prompt))
 
     def _prefill(self, prompt: list[int]) -> Generator[Progress, None, NDArray[np.float32]]:
@@ -209,7 +214,7 @@ class MnnLlm:
         self._check = None
 
     def _forget(self) -> None:
-        self._cache.drop()
+        self._cache.drop(self._mapped)
         self._llm = self._mapped = self._check = None
 
     def close(self) -> None:

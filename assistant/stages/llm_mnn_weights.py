@@ -2,7 +2,8 @@
 
     python -m assistant.stages.llm_mnn_weights MODEL_DIR FOLDER THREADS
 
-The command is a process of its own: see `model_store.derived_command`.
+The command is a process of its own (see `model_store.derived_command`). What it alone needs is imported late: a
+worker imports this module at each start.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assistant.errors import ModelDamaged
-from assistant.model_store import derived, json_command
-from assistant.model_store.workspace import workspace
 from assistant.stages.mnn_cache import CACHE_LAYOUT
 
 _ABSURD = 1e30
@@ -70,12 +69,15 @@ def makes_sense(logits: NDArray[np.float32]) -> bool:
 
 def make_cache(model_dir: Path, folder: Path, threads: int) -> Made:
     """Raises `ModelDamaged` and `OSError`; a full disk ends the process with SIGBUS."""
+    from assistant.model_store.derived_make import publish
+    from assistant.model_store.workspace import workspace
+
     with workspace(folder.parent) as work:
         llm = open_model(model_dir, work, threads, 128)
         # MNN marks its own cache complete at the first forward
         if not makes_sense(forward(llm, [0], first=True)):
             raise ModelDamaged(f"the model in {model_dir} computes no numbers; run 'assistant models verify'")
-        derived.publish(work, folder)
+        publish(work, folder)
     return Made(folder=str(folder))
 
 
@@ -83,6 +85,8 @@ def main(argv: list[str]) -> int:
     if len(argv) != 3:
         sys.stderr.write("usage: python -m assistant.stages.llm_mnn_weights MODEL_DIR FOLDER THREADS\n")
         return 2
+    from assistant.model_store import json_command
+
     return json_command.run(lambda update: make_cache(Path(argv[0]), Path(argv[1]), int(argv[2])))
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from assistant.model_store import derived_command
 from assistant.model_store.derived import Derived, Found, Free
 from assistant.model_store.versions import mnn_version
 from assistant.stages.base import EngineConfig
@@ -30,6 +29,8 @@ def cache_of(config: EngineConfig, free: Free | None = None) -> Derived:
 
 def build(model_dir: Path, cache: Derived, threads: int) -> Found:
     """Takes seconds per GB. Raises `ModelDamaged`, and what `derived_command.make` raises."""
+    from assistant.model_store import derived_command  # late: a worker that finds its cache starts sooner without it
+
     needed = int((model_dir / "llm.mnn.weight").stat().st_size * _ROOM)
     module = "assistant.stages.llm_mnn_weights"
     command = [sys.executable, "-m", module, str(model_dir.resolve()), str(cache.path.resolve()), str(threads)]

@@ -75,6 +75,8 @@ class PiperTts:
         """`free`: for tests, the bytes that the cache's disk is said to have. Raises `ConfigError`."""
         self._config = config
         self._free = free
+        self._derived = ""
+        self._made = False
         try:
             self._options = msgspec.convert(dict(config.options), Options)
         except msgspec.ValidationError as error:
@@ -87,7 +89,14 @@ class PiperTts:
     @property
     def info(self) -> EngineInfo:
         rate = self._voice.config.sample_rate if self._voice else None
-        return EngineInfo(name="piper", model=self._config.model, sample_rate=rate, streaming=True)
+        return EngineInfo(
+            name="piper",
+            model=self._config.model,
+            sample_rate=rate,
+            streaming=True,
+            derived=self._derived,
+            made_derived=self._made,
+        )
 
     def load(self) -> None:
         """Raises `ModelMissing`, `ModelDamaged`, `ModelUnsupported`; `EngineFailed` when a cache cannot be made."""
@@ -116,15 +125,21 @@ class PiperTts:
 
     def _open(self, onnx: Path, cache: Derived) -> Found:
         """Opens the prepared files; makes them once when they are not there or not to be trusted."""
-        found = None if self._config.distrust_cache else cache.find()
+        if self._config.distrust_cache:
+            cache.drop()
+        found = cache.find()
         for _ in range(2):
-            found = found or tts_piper_cache.build(onnx, cache)
-            check = found.check()
+            if found is None:
+                found = tts_piper_cache.build(onnx, cache)
+                self._made = True
+            check = found.check(full=self._config.distrust_cache)
             # nothing is spoken before the comparison has come out well
             opened = check.plausible and self._open_sessions(found.path)
             if check.good() and opened:
                 found.note()
+                self._derived = str(found.path)
                 return found
+            cache.drop(found)
             found = None
         raise ModelDamaged(
             f"the files in {cache.path} do not stay as they were written: check the disk; or onnxruntime was replaced"

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from assistant.errors import EngineFailed, ModelDamaged, ModelMissing, ModelUnsupported
 from assistant.model_store.derived import Derived, Found, Free
+from assistant.model_store.derived_make import building
 from assistant.model_store.manifest import sha256_of
 from assistant.stages.base import EngineConfig
 
@@ -124,7 +125,7 @@ def int8_copy(directory: Path, layout: Layout, cache: Derived) -> Found:
     Raises `EngineFailed` codes "cache-not-writable" and "cache-disk-full".
     """
     source = directory / "model.bin"
-    with cache.building(source.stat().st_size * 6 // 10) as work:
+    with building(cache, source.stat().st_size * 6 // 10) as work:
         _write_int8(source, layout, work / "model.bin")
         for name in _SMALL_FILES:
             if (directory / name).is_file():

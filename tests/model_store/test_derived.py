@@ -13,15 +13,16 @@ import pytest
 
 from assistant.errors import EngineFailed, ModelDamaged
 from assistant.model_store import derived_command
-from assistant.model_store.derived import MARKER, NOTE, Derived, publish
+from assistant.model_store.derived import MARKER, NOTE, Derived
 from assistant.model_store.derived_check import intact, mark_of
+from assistant.model_store.derived_make import building, prepare, publish, sweep_unused
 
 BIG = bytes(range(256)) * (6 << 12)  # 6 MiB
 
 
 def made(root: Path, digest: str = "d") -> Derived:
     cache = Derived(root, "kind", digest, {"a": 1})
-    with cache.building(len(BIG)) as work:
+    with building(cache, len(BIG)) as work:
         (work / "big").write_bytes(BIG)
         (work / "small").write_bytes(b"table")
         (work / "empty").touch()
@@ -135,7 +136,7 @@ def test_only_what_is_allocated_is_read_of_a_sparse_file(tmp_path: Path) -> None
 @pytest.mark.parametrize(("number", "code"), [(errno.ENOSPC, "cache-disk-full"), (errno.EIO, "cache-not-writable")])
 def test_an_error_while_making_leaves_nothing(tmp_path: Path, number: int, code: str) -> None:
     cache = Derived(tmp_path, "kind", "d", {})
-    with pytest.raises(EngineFailed) as caught, cache.building(1) as work:
+    with pytest.raises(EngineFailed) as caught, building(cache, 1) as work:
         (work / "half").write_bytes(b"x")
         raise OSError(number, os.strerror(number))
     assert caught.value.code == code
@@ -144,20 +145,20 @@ def test_an_error_while_making_leaves_nothing(tmp_path: Path, number: int, code:
 
 def test_too_little_room_is_told_first(tmp_path: Path) -> None:
     cache = Derived(tmp_path, "kind", "d", {}, free=lambda folder: 100 << 20)
-    cache.prepare(36 << 20)
+    prepare(cache, 36 << 20)
     with pytest.raises(EngineFailed, match="100 MiB free") as caught:
-        cache.prepare(37 << 20)
+        prepare(cache, 37 << 20)
     assert caught.value.code == "cache-disk-full"
 
 
 def test_the_first_of_two_makers_wins_and_both_may_go_on(tmp_path: Path) -> None:
     first = made(tmp_path)
-    inode = (first.path / MARKER).stat().st_ino
+    marker = (first.path / MARKER).read_bytes()
     work = tmp_path / "work"
     work.mkdir()
     (work / "big").write_bytes(BIG)
     publish(work, first.path)
-    assert (first.path / MARKER).stat().st_ino == inode
+    assert (first.path / MARKER).read_bytes() == marker
 
 
 def test_a_folder_that_is_dropped_can_still_be_read_by_who_has_it_open(tmp_path: Path) -> None:
@@ -167,6 +168,18 @@ def test_a_folder_that_is_dropped_can_still_be_read_by_who_has_it_open(tmp_path:
         assert cache.find() is None
         assert file.read() == BIG
     assert list(tmp_path.iterdir()) == []
+
+
+def test_who_saw_damage_does_not_drop_what_another_has_made_since(tmp_path: Path) -> None:
+    cache = made(tmp_path)
+    seen = cache.find()
+    cache.drop(seen)
+    assert cache.find() is None
+    made(tmp_path)
+    cache.drop(seen)
+    assert cache.find() is not None
+    prepare(cache, 1)  # nor does the one who would make it
+    assert cache.find() is not None
 
 
 def test_what_nobody_has_used_for_a_month_is_swept_and_nothing_else(tmp_path: Path) -> None:
@@ -185,7 +198,7 @@ def test_a_use_keeps_a_folder(tmp_path: Path) -> None:
     cache = made(tmp_path)
     os.utime(cache.path / MARKER, (0, 0))
     assert cache.find() is not None
-    cache.sweep()
+    sweep_unused(cache.root)
     assert cache.path.exists()
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from assistant.errors import EngineFailed
 from assistant.messages import TtsRequest
-from assistant.model_store.derived import MARKER, Derived
+from assistant.model_store.derived import MARKER, Derived, Marker
 from assistant.model_store.store import ModelInfo
 from assistant.stages import tts_piper_cache
 from assistant.stages.base import EngineConfig
@@ -67,8 +67,16 @@ def folder(cache: Path) -> Path:
     return found
 
 
-def made(cache: Path) -> int:
-    return (folder(cache) / MARKER).stat().st_ino
+def made(cache: Path) -> str:
+    return msgspec.json.decode((folder(cache) / MARKER).read_bytes(), type=Marker).id
+
+
+def test_an_engine_names_its_files_and_says_whether_it_made_them(voice: ModelInfo, tmp_path: Path) -> None:
+    for made_now in (True, False):
+        engine = PiperTts(config_of(voice, tmp_path))
+        engine.load()
+        assert (engine.info.derived, engine.info.made_derived) == (str(folder(tmp_path)), made_now)
+        engine.close()
 
 
 def test_prepared_files_are_used_again(voice: ModelInfo, good: Path) -> None:
@@ -130,6 +138,15 @@ def test_read_only_files_are_used(voice: ModelInfo, good: Path, cache: Path) -> 
     with read_only(cache):
         assert said(voice, cache) == said(voice, good)
     assert made(cache) == before
+
+
+@pytest.mark.root
+def test_read_only_files_that_are_distrusted_are_read_in_full_and_used(
+    voice: ModelInfo, good: Path, cache: Path
+) -> None:
+    said(voice, cache)
+    with read_only(cache):
+        assert said(voice, cache, distrust_cache=True) == said(voice, good)
 
 
 @pytest.mark.root

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from assistant.errors import EngineFailed, ModelDamaged, ModelMissing, ModelUnsupported
 from assistant.messages import AsrRequest, Transcript
-from assistant.model_store.derived import MARKER, NOTE, Found
+from assistant.model_store.derived import MARKER, NOTE, Found, Marker
 from assistant.model_store.store import ModelInfo
 from assistant.stages.asr_whisper import WhisperAsr
 from assistant.stages.base import EngineConfig
@@ -161,8 +162,8 @@ def copy_in(cache: Path) -> Path:
     return copy
 
 
-def made(cache: Path) -> int:
-    return (copy_in(cache) / MARKER).stat().st_ino
+def made(cache: Path) -> str:
+    return msgspec.json.decode((copy_in(cache) / MARKER).read_bytes(), type=Marker).id
 
 
 @pytest.mark.engine
@@ -174,6 +175,15 @@ def test_the_copy_hears_exactly_what_the_original_hears(
     assert made(good) == before
     assert list((tmp_path / "no room").iterdir()) == []
     assert (copy_in(good) / "model.bin").stat().st_size < 0.55 * (whisper.path / "model.bin").stat().st_size
+
+
+@pytest.mark.engine
+def test_the_engine_names_its_copy_and_says_whether_it_made_it(whisper: ModelInfo, tmp_path: Path) -> None:
+    for made_now in (True, False):
+        engine = WhisperAsr(config_of(whisper.path, tmp_path))
+        engine.load()
+        assert (engine.info.derived, engine.info.made_derived) == (str(copy_in(tmp_path)), made_now)
+        engine.close()
 
 
 def overwrite(copy: Path) -> None:
