@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -73,7 +74,8 @@ def test_a_spoken_question_is_answered_inside_a_small_cgroup(cgroup: Cgroup, tmp
     report = json.loads(done.stdout)
     assert done.returncode == 0, report
     assert "Paris" in report["reply"]
-    assert report["memory"]["budget_mib"] == 700
+    # less what the kernel charges to the cgroup beyond our processes
+    assert 690 <= report["memory"]["budget_mib"] <= 700
     assert report["memory"]["peak_mib"] <= 700 - 300
     assert cgroup.kills() == 0
 
@@ -84,5 +86,5 @@ def test_a_cgroup_too_small_for_any_stage_is_a_refusal_and_not_a_kill(cgroup: Cg
     assert done.returncode == 5, done.stdout
     error = json.loads(done.stdout)["error"]
     assert error["code"] == "memory-never-fits"
-    assert "340" in error["message"]
+    assert re.search(r"budget of 3[34]\d MiB", error["message"])
     assert cgroup.kills() == 0

@@ -200,6 +200,8 @@ class MemoryOrchestrator:
     def snapshot(self) -> Snapshot:
         """The budget is read anew: a container's limit, and what others hold, can change."""
         configured_mib, margin_mib = self._configured
+        # ours as of now: what we grew by since the last sample would count as somebody else's
+        self._base_usage = sum((self._probe.usage(pid) for pid in self._own_pids()), Usage())
         ours = self._base_usage.anon + sum(entry.sample.now.anon for entry in self._entries.values())
         self.budget = budgets.decide(self._probe.machine(), ours, configured_mib=configured_mib, margin_mib=margin_mib)
         return Snapshot(

@@ -1,4 +1,4 @@
-"""Runs the converters, each in a child process of its own. Imports `errors` alone.
+"""Runs the converters, each in a child process of its own. Imports `errors` and `json_command`.
 
 Why a child: its memory and MNN's chatter end with it, and the user's terminal sees neither. The child prints JSON
 lines on stdout: `{"done": n, "total": m}` while it works, and last `{"report": {...}}` or
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from assistant.errors import AssistantError, ModelError, ModelUnsupported, StageError, by_name
+from assistant.model_store.json_command import child_environment
 
 Update = Callable[[int, int], None]
 _PACKAGE = "assistant.model_store."
@@ -49,7 +50,9 @@ def run(command: Sequence[str], what: str, log: Path, update: Update) -> dict[st
     """
     last: dict[str, Any] = {}
     with log.open("wb") as errors:
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=child_environment()
+        )
         assert child.stdout is not None
         try:
             last = _follow(child.stdout, update)
