@@ -10,9 +10,9 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from assistant.errors import AssistantError, Cancelled, ExitCode
 
@@ -20,8 +20,10 @@ from assistant.errors import AssistantError, Cancelled, ExitCode
 def say(text: str) -> None:
     """One line for the person at the terminal; nothing where there is no stderr, or a full disk behind it."""
     if sys.stderr is not None:
-        with suppress(OSError):
+        try:
             print(text, file=sys.stderr, flush=True)
+        except OSError:
+            _to_nowhere(sys.stderr)
 
 
 def show(text: str) -> None:
@@ -60,6 +62,13 @@ def _one_line(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
+def _to_nowhere(stream: TextIO) -> None:
+    """What is still in its buffer must not make the interpreter's last flush fail, which would change the exit code."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
 @contextmanager
 def reported(json_mode: bool = False) -> Iterator[None]:
     """Around the body of a verb: our errors, Ctrl-C and a closed stdout end it without a traceback.
@@ -79,8 +88,7 @@ def reported(json_mode: bool = False) -> Iterator[None]:
         if not isinstance(error, BrokenPipeError):  # whoever read us has left, and wants to hear nothing
             say(f"error: {error.strerror or error}")
         if sys.stdout is not None:
-            # elsewhere, so that the interpreter's last flush does not fail too
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _to_nowhere(sys.stdout)
         sys.exit(int(ExitCode.FAILED))
     finally:
         # everything is cleaned up; a second Ctrl-C must not break into the interpreter's own way out
