@@ -194,6 +194,16 @@ def test_the_recogniser_hears_speech_alone(tmp_path: Path) -> None:
     run(test)
 
 
+def test_a_start_that_crashed_is_tried_once_more_without_trusting_its_cache(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with house(tmp_path) as one:
+            one.how = "crash-until-distrusted"
+            report = (await one.pipeline.answer(Query(text="Why?"))).report
+            assert (report.outcome, report.error) == (Outcome.ANSWERED, None)
+
+    run(test)
+
+
 def test_a_cancelled_query_ends_once_and_its_stage_serves_the_next(tmp_path: Path) -> None:
     async def test() -> None:
         async with house(tmp_path) as one:

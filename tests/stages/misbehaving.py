@@ -21,10 +21,11 @@ class Misbehaving:
     def __init__(self, config: EngineConfig) -> None:
         self._how = str(config.options.get("how", ""))
         self._model = config.model
+        self._distrusts = config.distrust_cache
 
     @property
     def info(self) -> EngineInfo:
-        return EngineInfo(name="misbehaving", model=self._model)
+        return EngineInfo(name="misbehaving", model=self._model, made_derived=self._how == "make-derived")
 
     def load(self) -> None:
         match self._how:
@@ -34,6 +35,8 @@ class Misbehaving:
                 raise RuntimeError("no")
             case "hang-on-load":
                 time.sleep(60)
+            case "crash-until-distrusted" if not self._distrusts:
+                os.kill(os.getpid(), signal.SIGSEGV)
             case "crash-on-load":
                 os.kill(os.getpid(), signal.SIGSEGV)
             case "eat-memory":
