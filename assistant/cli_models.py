@@ -183,16 +183,17 @@ def _as_dict(outcome: Outcome) -> dict[str, Any]:
         "path": outcome.path,
         "bytes": outcome.bytes,
         "requantised": list(outcome.requantised),
+        "notes": list(outcome.notes),
     }
 
 
 def _sentence(outcome: Outcome) -> str:
     what = "ready" if outcome.action == "none" else f"{outcome.action}, ready"
-    size = f"{outcome.name}: {what} ({outcome.bytes / 1e6:.1f} MB)"
-    if not outcome.requantised:
-        return size
-    named = ", ".join(outcome.requantised[:3]) + (", ..." if len(outcome.requantised) > 3 else "")
-    return f"{size}; {len(outcome.requantised)} tensors requantised to 8 bits, which MNN has no exact form for: {named}"
+    lines = [f"{outcome.name}: {what} ({outcome.bytes / 1e6:.1f} MB)"]
+    if count := len(outcome.requantised):
+        named = ", ".join(outcome.requantised[:3]) + (", ..." if count > 3 else "")
+        lines.append(f"{count} tensors requantised to 8 bits, because MNN has no exact form for them: {named}")
+    return "\n  ".join([*lines, *outcome.notes])
 
 
 def _farewell(name: str, cached: int) -> str:

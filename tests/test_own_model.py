@@ -43,10 +43,11 @@ def run(root: Path, *args: str) -> Any:
 @pytest.mark.parametrize(("weights", "requantised"), [("Q8_0", False), ("F16", True)])
 def test_a_gguf_of_ones_own_is_converted_and_asked(checkout: Path, weights: str, requantised: bool) -> None:
     spec = Tiny(architecture="qwen2", bias=True, weights=weights, context=512)
-    write_model(checkout / "mine.gguf", spec, metadata("qwen2"))
+    write_model(checkout / "mine.gguf", spec, metadata("qwen2", template=None))
     outcome = run(checkout, "models", "convert", "mine.gguf", "--name", "mine")
     assert bool(outcome["requantised"]) == requantised
     assert all(weights in tensor for tensor in outcome["requantised"])
+    assert outcome["notes"], "a file without a chat template gets one, and that is said"
     model = "stages.llm.model=mine"
     report = run(checkout, "ask", "Why?", "--no-speech", "--set", model, "--set", "stages.llm.max_new_tokens=4")
     assert report["outcome"] == "answered"

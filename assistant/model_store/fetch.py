@@ -38,6 +38,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     requantised: tuple[str, ...] = ()
     """Tensors of a converted LLM whose weights are not exactly the source's, with the source's type."""
+    notes: tuple[str, ...] = ()
+    """What else the converter had to decide for a converted LLM, in sentences."""
 
 
 class Fetcher:
@@ -119,8 +121,10 @@ class Fetcher:
 
     def _outcome(self, name: str, action: Action) -> Outcome:
         info = self._store.open(name)
-        changed = () if action == "none" else _requantised(info.path)
-        return Outcome(name=name, action=action, path=str(info.path), bytes=info.bytes, requantised=changed)
+        requantised, notes = ((), ()) if action == "none" else _written_down(info.path)
+        return Outcome(
+            name=name, action=action, path=str(info.path), bytes=info.bytes, requantised=requantised, notes=notes
+        )
 
     @contextmanager
     def _lock(self, name: str) -> Iterator[None]:
@@ -245,9 +249,10 @@ def _flush(folder: Path) -> None:
                 os.fsync(file.fileno())
 
 
-def _requantised(folder: Path) -> tuple[str, ...]:
-    """What the converter wrote down; nothing for a model that was not converted."""
+def _written_down(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the converter noted: requantised tensors, and sentences. Nothing for a model that was not converted."""
     try:
-        return tuple(json.loads((folder / "llm_config.json").read_bytes())["assistant"]["requantised"])
+        facts = json.loads((folder / "llm_config.json").read_bytes())["assistant"]
+        return tuple(facts["requantised"]), tuple(facts.get("notes", ()))
     except (OSError, ValueError, KeyError, TypeError):
-        return ()
+        return (), ()
