@@ -210,7 +210,7 @@ def _parse(key: str, text: str, where: str) -> Any:
         if kind not in (int, float, str):
             return [part.strip() for part in text.split(",") if part.strip()]
         return msgspec.convert(text, kind, strict=False)
-    except (KeyError, msgspec.ValidationError):
+    except (KeyError, ValueError, msgspec.ValidationError):  # ValueError: bytes that are no text
         raise ConfigError(f"{where}: {key} must be {_named(kind)}, not {text!r}") from None
 
 

@@ -55,6 +55,7 @@ def test_text_values_become_the_type_of_their_key() -> None:
         (["stages.llm.seed=99999999999999999999"], {}, "", "most|whole number"),
         (["stages.llm.max_new_tokens=5000"], {}, "", "context_tokens"),
         (["foo=1"], {}, "", "assistant config"),
+        ([], {"ASSISTANT_STAGES_LLM_THREADS": "\udcff"}, "", "whole number"),
         ([], {"ASSISTANT_MEMORY_BUDGET": "1"}, "", "ASSISTANT_MEMORY_BUDGET_MIB"),
         ([], {}, "[memory]\nbudget_mb = 3\n", "memory.budget_mib"),
         ([], {}, "[memory\n", "config.toml"),

@@ -100,7 +100,10 @@ class LedgerWriter:
         self._sequence = 0
         _refuse_if_owned(self._path)
         fresh = self._path.with_name(f".{name}.{os.getpid()}")
-        fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise AssistantError(f"{fresh} is in the way of the ledger: {error.strerror}; remove it") from None
         try:
             # allocated now: a shared-memory file system that is full would kill us at the first write instead
             os.posix_fallocate(fd, 0, SIZE)
@@ -202,7 +205,7 @@ def remove_stale(directory: Path = SHM) -> None:
             _remove(path)
     for path in directory.glob(f".assistant-{os.getuid()}-*"):
         pid = path.suffix[1:]
-        if pid.isdigit() and not process_start(int(pid)):
+        if pid.isascii() and pid.isdigit() and not process_start(int(pid)):
             _remove(path)
 
 

@@ -132,7 +132,7 @@ def _start_of(response: Any, have: int) -> int:
 
 def _check_length(url: str, response: Any, start: int, size: int) -> None:
     length = response.headers.get("Content-Length", "")
-    if length.isdigit() and start + int(length) != size:
+    if length.isascii() and length.isdigit() and start + int(length) != size:
         raise FetchFailed(
             f"{_shown(url)} is not the file that the catalog knows: it has {start + int(length):,} bytes, "
             f"expected {size:,}"

@@ -68,7 +68,10 @@ class ForkServer:
                 forked: Forked = await answer
                 return forked
         except TimeoutError:  # an OSError itself, so it comes first
-            raise StageStartTimeout(f"no new process within {deadline_s:g} s") from None
+            self.kill()  # the next one finds a fresh server
+            raise StageStartTimeout(
+                f"the fork server gave no new process within {deadline_s:g} s (start_timeout_s of the stage)"
+            ) from None
         except OSError as error:
             raise StageError(f"the fork server does not listen: {error}") from None
         finally:
@@ -118,6 +121,13 @@ class ForkServer:
         exits, self._exits = self._exits, {}
         for exited in exits.values():
             exited.set_result(-signal.SIGKILL)
+
+    def kill(self) -> None:
+        """For a server that does not answer. All of its workers go with it, and their exits are known at once."""
+        if self._process is not None:
+            self._process.kill()
+        if self._control is not None:
+            self._lost()
 
     def _disconnect(self) -> None:
         if self._control is not None:

@@ -90,7 +90,9 @@ class Worker:
         try:
             with theirs:
                 forked = await self._server.fork(theirs, log_write, deadline_s)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, StageError):
+                error.stage = self.stage.value
             ours.close()
             os.close(log_read)
             self.state = WorkerState.FAILED
@@ -211,10 +213,13 @@ class Worker:
                 rung = step
                 await self._push(step)
                 with contextlib.suppress(TimeoutError):
-                    # the last rung has no deadline of ours: only the kernel can delay it
-                    async with asyncio.timeout(None if step is Rung.SIGKILL else _STOP_GRACE_S):
+                    async with asyncio.timeout(_STOP_GRACE_S):
                         await asyncio.shield(self._exit)
                         break
+            else:
+                # nothing outlives SIGKILL for a second: it is the fork server that does not tell us
+                self._server.kill()
+                await asyncio.shield(self._exit)
         await self._close()
         if self.state is not WorkerState.FAILED:
             self.state = WorkerState.STOPPED

@@ -135,7 +135,8 @@ def test_segments_of_the_dead_are_removed_and_of_the_living_kept(tmp_path: Path)
 
 
 def test_files_of_others_in_the_common_folder_are_left_alone(tmp_path: Path) -> None:
-    odd = [tmp_path / f".{ledger.segment_name('a')}.b", tmp_path / f".{ledger.segment_name('a')}."]
+    odd = [tmp_path / f".{ledger.segment_name('a')}.b", tmp_path / f".{ledger.segment_name('a')}.", tmp_path / ".x"]
+    odd += [tmp_path / f".{ledger.segment_name('a')}.²"]
     for path in odd:
         path.touch()
     (tmp_path / ledger.segment_name("folder")).mkdir()
@@ -143,6 +144,12 @@ def test_files_of_others_in_the_common_folder_are_left_alone(tmp_path: Path) -> 
     (tmp_path / ledger.segment_name("link")).symlink_to("/etc/hostname")
     ledger.remove_stale(tmp_path)
     assert all(path.exists() for path in odd)
+
+
+def test_what_stands_in_the_way_of_a_new_segment_is_named(tmp_path: Path) -> None:
+    (tmp_path / f".a.{os.getpid()}").mkdir()
+    with pytest.raises(AssistantError, match="in the way"):
+        LedgerWriter("a", tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"short", b"x" * ledger.SIZE, ledger.MAGIC + b"\0" * ledger.SIZE])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -279,6 +280,27 @@ def test_a_second_cancel_while_the_first_takes_effect_leaves_a_usable_or_a_dead_
             stream: Any = one.run(REQUEST, 5)
             assert await anext(stream) == Progress(done=0, total=3)
             await stream.aclose()
+
+    run(test)
+
+
+def test_a_fork_server_that_stands_still_delays_nobody_for_ever() -> None:
+    async def test() -> None:
+        server = ForkServer()
+        async with worker("hang-on-run", server=server) as one:
+            os.kill(server.pid, signal.SIGSTOP)
+            started = time.monotonic()
+            with pytest.raises(StageHung):
+                async for _ in one.run(REQUEST, 0.3):
+                    pass
+            assert time.monotonic() - started < 4
+            late = Worker(Stage.LLM, server)  # a new server, since the old one was of no use
+            await late.prepare(ENGINE, 10)
+            os.kill(server.pid, signal.SIGSTOP)
+            with pytest.raises(StageStartTimeout, match="fork server") as caught:
+                await Worker(Stage.LLM, server).prepare(ENGINE, 0.3)
+            assert caught.value.stage == "llm"
+            await late.stop()
 
     run(test)
 
