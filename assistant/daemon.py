@@ -16,8 +16,8 @@ from assistant.machine import physical_cores
 from assistant.memory_orchestrator.calibration import Calibration
 from assistant.memory_orchestrator.estimate import kv_bytes
 from assistant.memory_orchestrator.ledger import LedgerWriter, remove_stale, segment_name
-from assistant.memory_orchestrator.orchestrator import Emit, MemoryOrchestrator
-from assistant.messages import STAGE_ORDER, Sampling, Stage
+from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
+from assistant.messages import STAGE_ORDER, Emit, Sampling, Stage
 from assistant.model_store.store import ModelStore
 from assistant.pipeline import LlmSettings, Pipeline
 from assistant.query import Answer, Query
@@ -64,10 +64,10 @@ class Assistant:
                 margin_mib=config.memory.margin_mib,
                 emit=self._emit,
             )
+            self._memory.start()
         except BaseException:
             await self._server.close()
             raise
-        self._memory.start()
         self._pipeline = Pipeline(
             memory=self._memory, stages=self._supervisor, llm=_llm_settings(config), emit=self._emit
         )

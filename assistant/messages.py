@@ -7,10 +7,14 @@ unless the field's name says MiB.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Literal
 
 import msgspec
+
+Emit = Callable[[str, dict[str, object]], None]
+"""Takes an event: its name and its data."""
 
 ASR_RATE = 16_000
 """Sample rate in Hz of everything that a recogniser or a voice activity detector is given."""

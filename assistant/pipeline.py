@@ -24,6 +24,7 @@ from assistant.memory_orchestrator.probe import MIB
 from assistant.messages import (
     AsrRequest,
     AudioReport,
+    Emit,
     ErrorReport,
     IntentMatch,
     IntentReport,
@@ -51,8 +52,6 @@ from assistant.stages.supervisor import Supervisor
 from assistant.tasks import in_own_thread
 
 log = logging.getLogger(__name__)
-
-Emit = Callable[[str, dict[str, object]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

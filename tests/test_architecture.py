@@ -26,7 +26,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "sentences": (),
     "speech_text": ("speech_",),
     "speech_": ("speech_",),
-    "memory_orchestrator": ("errors", "memory_orchestrator", "tasks"),
+    "memory_orchestrator": ("errors", "messages", "memory_orchestrator", "tasks"),
     "model_store": ("errors", "messages", "paths", "model_store"),
     "audio": ("errors", "messages", "audio"),
     "skills": ("skills", "messages", "errors"),

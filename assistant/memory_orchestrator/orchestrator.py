@@ -20,6 +20,7 @@ from assistant.memory_orchestrator.entry import Entry, Loadable
 from assistant.memory_orchestrator.ledger import LedgerView, LedgerWriter, RowState
 from assistant.memory_orchestrator.policy import FILE_SHARE, Admit, Held, Refuse, Snapshot, plan
 from assistant.memory_orchestrator.probe import Probe, Sample, Usage
+from assistant.messages import Emit
 from assistant.tasks import uninterrupted
 
 log = logging.getLogger(__name__)
@@ -36,9 +37,6 @@ class Peaks:
 
     total: int = 0
     anon: int = 0
-
-
-Emit = Callable[[str, dict[str, object]], None]
 
 
 _MOVING = (RowState.RESERVED, RowState.LOADING, RowState.IN_USE, RowState.LEAVING)

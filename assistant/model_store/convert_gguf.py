@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import errno
-import hashlib
 import os
 import shutil
 import time
@@ -26,6 +25,7 @@ from assistant.model_store.atomic_dir import building
 from assistant.model_store.gguf import GgufFile
 from assistant.model_store.llm_plan import Plan, make_plan, sizes
 from assistant.model_store.llm_writer import llm_config, write_weights
+from assistant.model_store.manifest import sha256_of
 from assistant.model_store.mnn_graph import build
 from assistant.model_store.mnn_tokenizer import mtok
 from assistant.model_store.mnn_tools import json_to_mnn
@@ -135,11 +135,6 @@ def _write_all(out: Path, gguf: GgufFile, plan: Plan, facts: vocabulary.LlmFacts
     meter.sample()
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def convert_gguf(
     gguf: Path,
     out_dir: Path,
@@ -162,7 +157,7 @@ def convert_gguf(
         reads, writes = sizes(source, plan)
         tokenizer, chat_format, remark = chat_template.choose(plan.tokenizer, gguf)
         plan = msgspec.structs.replace(plan, tokenizer=tokenizer)
-        facts = _facts(plan, source_sha256 or _sha256(gguf), _notes(plan, remark))
+        facts = _facts(plan, source_sha256 or sha256_of(gguf), _notes(plan, remark))
         meter = _Meter(reads, progress)
         try:
             _check_disk(out_dir, writes, free_bytes)

@@ -7,7 +7,6 @@ that would not have been allowed in the first place, and reads no scheme but htt
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import re
 import ssl
@@ -21,6 +20,7 @@ from urllib.parse import urlsplit
 
 from assistant.errors import FetchFailed
 from assistant.model_store.catalog import url_is_allowed
+from assistant.model_store.manifest import sha256_of
 
 _BLOCK = 1 << 18
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
@@ -59,12 +59,11 @@ class Https:
             kept = part.stat().st_size if part.exists() else 0
             rest = f" {kept:,} of {size:,} bytes are kept, and the next run goes on from there." if kept else ""
             raise FetchFailed(f"{_shown(url)} did not arrive whole: {why}. Check the network and run this again.{rest}")
-        if resumed and _sha256(part) != sha256:
-            part.unlink()  # the beginning was another run's, perhaps of another file: once more from the start
-            return self.download(url, target, size=size, sha256=sha256, update=update)
-        actual = _sha256(part)
+        actual = sha256_of(part)
         if actual != sha256:
             part.unlink()
+            if resumed:  # the beginning was another run's, perhaps of another file: once more from the start
+                return self.download(url, target, size=size, sha256=sha256, update=update)
             raise FetchFailed(
                 f"{_shown(url)} is not the file that the catalog knows: its sha256 is {actual}, expected {sha256}. "
                 "It was thrown away. The publisher changed it, or something on the way did."
@@ -168,11 +167,6 @@ def _opener(url: str) -> urllib.request.OpenerDirector:
     ):  # fmt: skip
         opener.add_handler(handler)
     return opener
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _shown(url: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from assistant.memory_orchestrator.calibration import Calibration
 from assistant.memory_orchestrator.estimate import estimate, without_kv
 from assistant.memory_orchestrator.policy import Need
 from assistant.memory_orchestrator.probe import Usage
-from assistant.messages import LlmDone, Stage, StageOutput, StageRequest
+from assistant.messages import Emit, LlmDone, Stage, StageOutput, StageRequest
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.process import Worker, WorkerState
@@ -28,8 +28,6 @@ log = logging.getLogger(__name__)
 
 _SLOWEST_DISK = 5e6
 """Bytes per second of reading and writing in turns that a start must be able to live with."""
-
-Emit = Callable[[str, dict[str, object]], None]
 
 
 @dataclass(frozen=True, slots=True)
