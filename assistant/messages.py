@@ -13,6 +13,12 @@ from typing import Literal
 
 import msgspec
 
+Mode = Literal["resident", "overlap", "sequential"]
+"""All stages at once, two of them at once, or strictly one after another: what the budget allows."""
+
+Level = Literal["normal", "elevated", "high", "critical"]
+"""How hard the machine is pressed (memory, heat, supply)."""
+
 Emit = Callable[[str, dict[str, object]], None]
 """Takes an event: its name and its data."""
 
@@ -176,7 +182,7 @@ class MemoryReport(msgspec.Struct, frozen=True, kw_only=True):
     margin_mib: float
     peak_mib: float
     peak_anon_mib: float
-    mode: Literal["resident", "overlap", "sequential"]
+    mode: Mode
 
 
 class QueryReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,3 +198,54 @@ class QueryReport(msgspec.Struct, frozen=True, kw_only=True):
     timings_ms: Timings
     stages: tuple[StageReport, ...]
     memory: MemoryReport
+
+
+# --- what a running assistant reports -------------------------------------------------------------------------------
+class StageStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the ledger, for people: `assistant ps`."""
+
+    name: str
+    engine: str
+    model: str
+    state: Literal["reserved", "prepared", "loading", "idle", "in-use", "leaving"]
+    pid: int
+    reserved_mib: float
+    anon_mib: float
+    """Measured, anonymous PSS."""
+    file_mib: float
+    """Measured, file-backed PSS."""
+    kv_mib: float
+    until_s: float | None = None
+    """Seconds until it is unloaded unless somebody uses it; None = not by itself."""
+
+
+class MemoryStatus(msgspec.Struct, frozen=True, kw_only=True):
+    budget_mib: float
+    margin_mib: float
+    base_mib: float
+    """What the daemon and its fork server hold."""
+    used_mib: float
+    """What all processes hold, measured."""
+    peak_mib: float
+    peak_anon_mib: float
+    mode: Mode
+
+
+class PressureStatus(msgspec.Struct, frozen=True, kw_only=True):
+    level: Level = "normal"
+    reasons: tuple[str, ...] = ()
+    """What presses, in words: "cpu 84 °C of 85", "memory 12 % stalled"."""
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """The JSON of `assistant status`."""
+
+    version: str
+    pid: int
+    uptime_s: float
+    state: Literal["idle", "listening", "processing", "responding"]
+    queries: int
+    """Answered since the start, whatever their outcome."""
+    memory: MemoryStatus
+    pressure: PressureStatus
+    stages: tuple[StageStatus, ...]

@@ -4,7 +4,7 @@ Layout, little endian (docs/ledger.md): a 128-byte header and `ROWS` rows of 128
 
     header  magic 8s "VALEDGR1" | version u32 | rows u32 | sequence u64 | writer pid u32 | crc32 u32 |
             writer start u64 (clock ticks since boot) | budget u64 | margin u64 | base anon u64 | base file u64 |
-            peak anon u64 | peak total u64 | updated u64 (ns, CLOCK_MONOTONIC)
+            peak anon u64 | peak total u64 | updated u64 (ns, CLOCK_MONOTONIC) | mode u32 | pressure u32
     row     stage 16s | engine 16s | model 40s | pid u32 | state u32 | reserved u64 | anon u64 | file u64 | kv u64 |
             last used u64 (ns) | keep-alive deadline u64 (ns, 0 = none)
 
@@ -28,11 +28,12 @@ from enum import IntEnum
 from pathlib import Path
 
 from assistant.errors import AssistantError, NotRunning
+from assistant.messages import Level, Mode
 
 MAGIC = b"VALEDGR1"
-VERSION = 1
+VERSION = 2
 ROWS = 16
-_HEADER = struct.Struct("<8sIIQIIQQQQQQQQ")
+_HEADER = struct.Struct("<8sIIQIIQQQQQQQQII")
 _ROW = struct.Struct("<16s16s40sIIQQQQQQ")
 _HEADER_SIZE = 128
 _ROW_SIZE = 128
@@ -54,6 +55,13 @@ class RowState(IntEnum):
     IDLE = 3
     IN_USE = 4
     LEAVING = 5
+    PREPARED = 6
+    """Forked, the engine imported, no weights yet."""
+
+
+MODES: tuple[Mode, ...] = ("sequential", "overlap", "resident")
+"""By their number in the header."""
+LEVELS: tuple[Level, ...] = ("normal", "elevated", "high", "critical")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +91,8 @@ class LedgerView:
     peak_anon: int = 0
     peak_total: int = 0
     updated_ns: int = 0
+    mode: Mode = "sequential"
+    level: Level = "normal"
     rows: tuple[Row, ...] = ()
 
 
@@ -131,6 +141,7 @@ class LedgerWriter:
         _HEADER.pack_into(
             body, 0, MAGIC, VERSION, ROWS, 0, view.writer_pid, 0, self._start, view.budget, view.margin,
             view.base_anon, view.base_file, view.peak_anon, view.peak_total, view.updated_ns,
+            MODES.index(view.mode), LEVELS.index(view.level),
         )  # fmt: skip
         for index, row in enumerate(view.rows):
             _ROW.pack_into(
@@ -193,8 +204,11 @@ def _decode(body: bytes) -> LedgerView | None:
         stage, engine, model, worker, state, *numbers = _ROW.unpack_from(body, _HEADER_SIZE + index * _ROW_SIZE)
         if stage.strip(b"\0"):
             rows.append(Row(_str(stage), _str(engine), _str(model), worker, RowState(state), *numbers))
-    budget, margin, base_anon, base_file, peak_anon, peak_total, updated = rest
-    return LedgerView(pid, budget, margin, base_anon, base_file, peak_anon, peak_total, updated, tuple(rows))
+    budget, margin, base_anon, base_file, peak_anon, peak_total, updated, mode, level = rest
+    return LedgerView(
+        pid, budget, margin, base_anon, base_file, peak_anon, peak_total, updated, MODES[mode], LEVELS[level],
+        tuple(rows),
+    )  # fmt: skip
 
 
 def remove_stale(directory: Path = SHM) -> None:
