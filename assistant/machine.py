@@ -1,23 +1,57 @@
-"""What this computer is. Reads /sys and /proc alone."""
+"""What this computer is. Reads /sys and /proc alone; imports nothing of ours."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
+
+
+class Cpu(NamedTuple):
+    """One logical CPU, as the kernel schedules on it."""
+
+    number: int
+    core: tuple[int, int, int]
+    """Package, cluster, core. Hyper-threads share it; without the cluster the cores of a big.LITTLE machine would."""
+    capacity: int
+    """Computing power, 1024 = this machine's fastest kind; also where the kernel does not say."""
+
+
+_FASTEST = 1024
+
+
+def usable_cpus(root: Path = Path("/"), numbers: Iterable[int] | None = None) -> tuple[Cpu, ...]:
+    """The CPUs that this process may use (or those with `numbers`), by number; never empty.
+
+    A CPU of which the kernel says nothing is a core of its own.
+    """
+    wanted = os.sched_getaffinity(0) if numbers is None else numbers
+    return tuple(_cpu(root / f"sys/devices/system/cpu/cpu{number}", number) for number in sorted(wanted))
+
+
+def _cpu(folder: Path, number: int) -> Cpu:
+    topology = folder / "topology"
+    core = _number(topology / "core_id")
+    place = (
+        (-1, -1, number)
+        if core is None
+        else (_number(topology / "physical_package_id") or 0, _number(topology / "cluster_id") or 0, core)
+    )
+    return Cpu(number, place, _number(folder / "cpu_capacity") or _FASTEST)
+
+
+def _number(file: Path) -> int | None:
+    try:
+        return int(file.read_text("ascii"))
+    except (OSError, ValueError):
+        return None
 
 
 def physical_cores(root: Path = Path("/")) -> int:
     """Cores that this process may use, hyper-threads counted once: more compute threads than that slow each other."""
-    cores = set()
-    usable = os.sched_getaffinity(0)
-    for cpu in usable:
-        topology = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
-        try:
-            cores.add(tuple((topology / name).read_text("ascii") for name in ("physical_package_id", "core_id")))
-        except OSError:
-            return max(1, len(usable))
-    return max(1, len(cores))
+    return len({cpu.core for cpu in usable_cpus(root)})
 
 
 def process_age_s() -> float:

@@ -18,6 +18,7 @@ import msgspec
 from assistant.errors import AssistantError, StageError, by_name
 from assistant.messages import StageOutput, StageRequest
 from assistant.stages.base import EngineConfig, EngineInfo
+from assistant.stages.placement import Placement
 
 MAX_FRAME = 64 * 1024 * 1024
 """Bytes. Ten minutes of 16 kHz PCM are 19 MB; anything near this limit is a fault."""
@@ -36,6 +37,8 @@ class Prepare(_Frame, frozen=True, kw_only=True):
     stage: str
     engine: str
     """`module:Class`."""
+    placement: Placement = Placement()
+    """Taken up before the import, so that every thread of the engine has it."""
 
 
 class Load(_Frame, frozen=True, kw_only=True):

@@ -35,6 +35,7 @@ from assistant.stages.channel import (
     encode,
 )
 from assistant.stages.fork_client import ForkServer, LogPipe
+from assistant.stages.placement import ANYWHERE, Placement
 from assistant.tasks import uninterrupted
 
 log = logging.getLogger(__name__)
@@ -82,8 +83,8 @@ class Worker:
     def alive(self) -> bool:
         return self._exit is not None and not self._exit.done()
 
-    async def prepare(self, engine: str, deadline_s: float) -> float:
-        """Forks the process and imports the engine; returns the import time in ms."""
+    async def prepare(self, engine: str, deadline_s: float, placement: Placement = ANYWHERE) -> float:
+        """Forks the process, puts it in its place, imports the engine; returns the import time in ms."""
         self.state = WorkerState.STARTING
         ours, theirs = socket.socketpair()
         log_read, log_write = os.pipe2(os.O_CLOEXEC)
@@ -104,7 +105,7 @@ class Worker:
         self.pid, self._exit = forked.pid, forked.exit
         self._log = LogPipe(log_read, f"{self.stage}[{self.pid}]")
         self._receiver = asyncio.create_task(self._receive(ours))
-        await self._send(Prepare(stage=self.stage.value, engine=engine))
+        await self._send(Prepare(stage=self.stage.value, engine=engine, placement=placement))
         prepared = await self._starting(deadline_s, Prepared)
         assert isinstance(prepared, Prepared)
         return prepared.import_ms

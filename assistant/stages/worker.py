@@ -30,6 +30,7 @@ from assistant.stages.channel import (
     Stop,
     WorkerEnd,
 )
+from assistant.stages.placement import Placement
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,20 @@ def main(sock: socket.socket) -> int:
     return 0
 
 
+def take_place(placement: Placement) -> None:
+    """Niceness and CPUs of the calling thread and of all that it will start. What the kernel refuses stays as it is."""
+    try:
+        if placement.nice:
+            os.nice(placement.nice)
+    except OSError as error:
+        log.debug("niceness %d not set: %s", placement.nice, error)
+    try:
+        if placement.cpus:
+            os.sched_setaffinity(0, placement.cpus)
+    except (OSError, ValueError, OverflowError) as error:  # not there, offline, another cpuset; no CPU number at all
+        log.debug("CPUs %s not set: %s", placement.cpus, error)
+
+
 class _Worker:
     def __init__(self, end: WorkerEnd) -> None:
         self._end = end
@@ -68,8 +83,8 @@ class _Worker:
         try:
             while True:
                 match self._end.receive():
-                    case Prepare(stage=stage, engine=engine):
-                        self._guarded(0, lambda s=stage, e=engine: self._prepare(s, e))
+                    case Prepare() as wanted:
+                        self._guarded(0, lambda p=wanted: self._prepare(p))
                     case Load(config=config):
                         self._guarded(0, lambda c=config: self._load(c))
                     case Run() as run:
@@ -95,9 +110,11 @@ class _Worker:
             log.debug("engine failed", exc_info=True)
             self._end.send(Failure.of(request_id, EngineFailed(f"{type(error).__name__}: {error}"[:500])))
 
-    def _prepare(self, stage: str, engine: str) -> None:
+    def _prepare(self, wanted: Prepare) -> None:
         started = time.monotonic()
-        ctypes.CDLL(None).prctl(_PR_SET_NAME, f"assistant-{stage}".encode()[:15], 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_NAME, f"assistant-{wanted.stage}".encode()[:15], 0, 0, 0)
+        take_place(wanted.placement)
+        engine = wanted.engine
         module, _, name = engine.partition(":")
         try:
             self._class = getattr(importlib.import_module(module), name)
