@@ -12,7 +12,7 @@ def _leave_at_once(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-def _open_missing_descriptors() -> None:
+def open_missing_descriptors() -> None:
     """Where the caller closed stdin, stdout or stderr, the next file that is opened would take their number."""
     for number in (0, 1, 2):
         try:
@@ -22,14 +22,18 @@ def _open_missing_descriptors() -> None:
 
 
 def main() -> None:
-    _open_missing_descriptors()
+    open_missing_descriptors()
     # while modules are imported there is nothing to clean up, and a traceback would help nobody; a verb that has
     # something to clean up takes Ctrl-C over (cli_output.reported)
     signal.signal(signal.SIGINT, _leave_at_once)
     if sys.argv[1:2] == ["ask"] and "--help" not in sys.argv:
-        from assistant.stages import spawn
+        from assistant import paths
 
-        spawn.early()
+        # where a daemon runs, the query goes to it and needs no fork server of its own
+        if "--standalone" in sys.argv or not paths.control_socket().exists():
+            from assistant.stages import spawn
+
+            spawn.early()
     from assistant.cli import run
 
     sys.exit(run())

@@ -43,6 +43,22 @@ def state_dir() -> Path:
     return _xdg("XDG_STATE_HOME", ".local/state")
 
 
+def runtime_dir() -> Path:
+    """Where a running daemon has its sockets; `api.sockets` makes it and checks whose it is.
+
+    Without $XDG_RUNTIME_DIR (a service of root, a bare login) never in /tmp, where anybody may be first.
+    """
+    value = os.environ.get("XDG_RUNTIME_DIR", "")
+    if value.startswith("/"):
+        return Path(value) / "assistant"
+    return Path("/run/assistant") if os.geteuid() == 0 else state_dir() / "run"
+
+
+def control_socket() -> Path:
+    """There while a daemon runs, and left behind by one that was killed."""
+    return runtime_dir() / "control.sock"
+
+
 def config_files() -> list[Path]:
     """Lowest precedence first."""
     return [Path("/etc/assistant/config.toml"), _xdg("XDG_CONFIG_HOME", ".config") / "config.toml"]

@@ -1,0 +1,190 @@
+"""The client of a running daemon: blocking, thin, with a deadline on everything. Plain pyzmq.
+
+Whoever calls it needs no event loop and no knowledge of frames; errors of the daemon are raised as they were there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import zmq
+
+from assistant.api import sockets, wire
+from assistant.errors import (
+    AssistantError,
+    BusyNow,
+    Cancelled,
+    DeviceError,
+    EngineFailed,
+    ExitCode,
+    MemoryRefused,
+    ModelError,
+    NotRunning,
+    StageError,
+    UsageError,
+)
+from assistant.messages import Stage, Status
+
+T = TypeVar("T")
+
+REPLY_S = 2.0
+"""For a reply that no work stands behind."""
+ORDER_S = 180.0
+"""For a load, which may lay out weights first."""
+_SILENCE_S = 2.0
+"""Of a query: after this the daemon is asked whether it is still there."""
+_SEND_S = 5.0
+
+_BY_EXIT_CODE: dict[int, type[AssistantError]] = {
+    ExitCode.USAGE: UsageError,
+    ExitCode.NOT_RUNNING: NotRunning,
+    ExitCode.BUSY: BusyNow,
+    ExitCode.MEMORY: MemoryRefused,
+    ExitCode.MODEL: ModelError,
+    ExitCode.AUDIO_DEVICE: DeviceError,
+    ExitCode.CANCELLED: Cancelled,
+}
+
+
+def raised(told: wire.Failure) -> AssistantError:
+    """The error of a reply, with the exit code and the retry hint that it had where it was raised."""
+    base = _BY_EXIT_CODE.get(told.exit_code, StageError)
+    kind = type(base.__name__, (base,), {"retryable": told.retryable})
+    error: AssistantError = kind(
+        told.message, code=told.code, stage=told.stage, retry_after_ms=told.retry_after_ms
+    )  # fmt: skip
+    return error
+
+
+class Client:
+    """`with Client() as client:`; used by one thread. One query at a time."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Connects to the sockets in `folder` (default: this user's). Raises `NotRunning` when nobody listens."""
+        self._folder = folder or sockets.folder()
+        path = self._folder / sockets.CONTROL
+        if not sockets.somebody_listens(path):
+            raise NotRunning(f"no daemon listens at {path}; start one with 'assistant run'")
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._open: dict[str, zmq.Socket[bytes]] = {}
+
+    def _socket(self, name: str) -> zmq.Socket[bytes]:
+        if name not in self._open:
+            socket = self._open[name] = self._context.socket(zmq.DEALER)
+            socket.setsockopt(zmq.LINGER, 0)
+            socket.setsockopt(zmq.SNDTIMEO, int(_SEND_S * 1000))
+            socket.connect(f"ipc://{self._folder / name}")
+        return self._open[name]
+
+    def close(self) -> None:
+        self._context.destroy(linger=0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- one question, one reply ------------------------------------------------------------------------------------
+    def ping(self, timeout_s: float = REPLY_S) -> wire.Pong:
+        return self._call(sockets.CONTROL, wire.Ping(), wire.Pong, timeout_s)
+
+    def status(self) -> Status:
+        return self._call(sockets.CONTROL, wire.GetStatus(), Status, REPLY_S)
+
+    def cancel(self, query_id: str | None = None) -> tuple[str, ...]:
+        """The queries that will end as cancelled. Raises `UsageError` for an id that does not run or wait."""
+        return self._call(sockets.CONTROL, wire.Cancel(query_id=query_id), wire.Cancelling, REPLY_S).query_ids
+
+    def shutdown(self) -> int:
+        """The process id of the daemon that is now on its way out."""
+        return self._call(sockets.CONTROL, wire.Shutdown(), wire.Stopping, REPLY_S).pid
+
+    def load(self, stage: Stage, keep_alive_s: float | None = None) -> wire.Loaded:
+        order = wire.Load(stage=stage, keep_alive_s=keep_alive_s)
+        return self._call(sockets.COMMAND, order, wire.Loaded, ORDER_S)
+
+    def unload(self, stage: Stage) -> wire.Unloaded:
+        return self._call(sockets.COMMAND, wire.Unload(stage=stage), wire.Unloaded, ORDER_S)
+
+    def _call(self, name: str, command: Any, kind: type[T], timeout_s: float) -> T:
+        """Raises `NotRunning` after `timeout_s`, or what the daemon raised."""
+        sent = self._send(name, command)
+        give_up = time.monotonic() + timeout_s
+        while (left := give_up - time.monotonic()) > 0:
+            message = self._receive(name, left)
+            if message is None or message.parent != sent:
+                continue  # a reply to a question that was given up
+            if isinstance(message.data, wire.Failure):
+                raise raised(message.data)
+            if not isinstance(message.data, kind):
+                raise EngineFailed(f"the daemon answered with {type(message.data).__name__}", code="bad-message")
+            return message.data
+        raise NotRunning(f"the daemon at {self._folder} did not answer within {timeout_s:g} s")
+
+    def _send(self, name: str, command: Any, pcm: bytes = b"") -> str:
+        """The id of the command."""
+        frames = wire.encode(command, pcm=pcm)
+        try:
+            self._socket(name).send_multipart(frames)
+        except zmq.Again:
+            raise NotRunning(f"the daemon at {self._folder} takes nothing") from None
+        return wire.id_of(frames) or ""
+
+    def _receive(self, name: str, timeout_s: float) -> wire.Received | None:
+        """None: nothing came in that time."""
+        socket = self._socket(name)
+        if not socket.poll(max(1, int(timeout_s * 1000))):
+            return None
+        frames = socket.recv_multipart()
+        try:
+            return wire.decode(frames, wire.REPLIES, wire.MAX_REPLY_BYTES)
+        except UsageError as error:
+            raise EngineFailed(
+                f"the daemon is of another version than this command: {error.message}", code=error.code
+            ) from None
+
+    # --- a query ----------------------------------------------------------------------------------------------------
+    def ask(self, ask: wire.Ask, pcm: bytes = b"") -> Iterator[tuple[Any, bytes]]:
+        """(reply, its PCM) as they come; the last one is a `wire.Report`.
+
+        `pcm`: s16le mono 16 kHz, when `ask.text` is None. Raises what the daemon raised before the query began
+        (`BusyNow`, `UsageError`, `Cancelled`), `NotRunning` when the daemon goes away.
+        """
+        daemon = self.ping().pid
+        sent = self._send(sockets.COMMAND, ask, pcm)
+        while True:
+            message = self._receive(sockets.COMMAND, _SILENCE_S)
+            if message is None:
+                self._check_still(daemon)
+            elif message.parent == sent:
+                if isinstance(message.data, wire.Failure):
+                    raise raised(message.data)
+                yield message.data, message.pcm
+                if isinstance(message.data, wire.Report):
+                    return
+
+    def _check_still(self, pid: int) -> None:
+        """A new daemon at the same place knows nothing of our query."""
+        if self.ping().pid != pid:
+            raise NotRunning("the daemon was restarted while it answered; ask again")
+
+
+def found(folder: Path | None = None, timeout_s: float = REPLY_S) -> Client | None:
+    """A client of a daemon that answers; None when there is none."""
+    try:
+        client = Client(folder)
+    except NotRunning:
+        return None
+    try:
+        client.ping(timeout_s)
+    except NotRunning:
+        client.close()
+        return None
+    return client

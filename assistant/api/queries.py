@@ -1,0 +1,204 @@
+"""The line of queries: one runs, a few wait in order, more are refused at once. Imports `wire`; knows no socket.
+
+Each ends with exactly one last reply: a report, or an error when it never began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from assistant.api import wire
+from assistant.errors import AssistantError, BusyNow, Cancelled, EngineFailed
+from assistant.messages import QueryReport
+from assistant.query import Answer, Query
+
+log = logging.getLogger(__name__)
+
+MAX_WAITING = 4
+_REMEMBERED = 8
+_FIRST_GUESS_S = 2.0
+_LEAST_RETRY_S = 0.1
+
+Tell = Callable[[wire.Reply, bytes], None]
+"""Takes a reply and its PCM; called in the loop's thread, returns at once."""
+
+
+class QueryEvents:
+    """What the pipeline is given as `emit`: hands each event to whoever follows its query."""
+
+    def __init__(self) -> None:
+        self._followers: dict[str, Callable[[str, dict[str, Any]], None]] = {}
+
+    def __call__(self, name: str, data: dict[str, Any]) -> None:
+        follower = self._followers.get(str(data.get("query_id")))
+        if follower is not None:
+            follower(name, data)
+
+    def follow(self, query_id: str, follower: Callable[[str, dict[str, Any]], None]) -> None:
+        self._followers[query_id] = follower
+
+    def leave(self, query_id: str) -> None:
+        self._followers.pop(query_id, None)
+
+
+class _Voice:
+    """The sink of a query: its sound goes to the caller, in pieces or at the end."""
+
+    def __init__(self, tell: Tell, at_once: bool) -> None:
+        self._tell, self._at_once = tell, at_once
+        self._kept: list[bytes] = []
+        self._bytes = 0
+        self.sample_rate = 0
+
+    def write(self, pcm: bytes, sample_rate: int) -> None:
+        self.sample_rate = sample_rate
+        self._bytes += len(pcm)
+        if self._at_once:
+            self._tell(wire.Audio(sample_rate=sample_rate), pcm)
+        else:
+            self._kept.append(pcm)
+
+    @property
+    def seconds(self) -> float:
+        return self._bytes / 2 / self.sample_rate if self.sample_rate else 0.0
+
+    def flush(self) -> None:
+        if self._kept:
+            self._tell(wire.Audio(sample_rate=self.sample_rate), b"".join(self._kept))
+            self._kept.clear()
+
+
+class Job:
+    """One `ask`: what the pipeline does for it becomes replies."""
+
+    def __init__(self, ask: wire.Ask, pcm: bytes, tell: Tell) -> None:
+        self._tell, self._stream = tell, ask.stream
+        self._voice = _Voice(tell, ask.stream) if ask.speech else None
+        self._report: QueryReport | None = None
+        self.ended = False
+        """Its last reply was told."""
+        self.query = Query(
+            text=ask.text,
+            pcm=(lambda: pcm) if ask.text is None else None,
+            sink=self._voice,
+            started=time.monotonic() - ask.age_ms / 1000,
+        )
+
+    @property
+    def id(self) -> str:
+        return self.query.id
+
+    def accepted(self, ahead: int) -> None:
+        self._tell(wire.Accepted(query_id=self.id, ahead=ahead), b"")
+
+    def begin(self) -> None:
+        # told whatever `stream` says: a client that has vanished meanwhile is found out before the work is done
+        self._tell(wire.Started(query_id=self.id), b"")
+
+    def follow(self, name: str, data: dict[str, Any]) -> None:
+        if name == "run-end":
+            self._report = data.get("report")
+            data = {key: value for key, value in data.items() if key != "report"}  # it comes as the last reply
+        if self._stream:
+            self._tell(wire.Event(name=name, data=data), b"")
+
+    def end(self, answer: Answer) -> None:
+        if self._voice is not None:
+            self._voice.flush()
+        self.ended = True
+        self._tell(wire.report(answer.report, answer.error), b"")
+
+    def fail(self, error: AssistantError) -> None:
+        """Ends it without an answer; with a report, if the pipeline gave one before it was stopped."""
+        self.ended = True
+        self._tell(wire.report(self._report, error) if self._report else wire.failure(error), b"")
+
+
+class Queries:
+    def __init__(
+        self,
+        answer: Callable[[Query], Awaitable[Answer]],
+        events: QueryEvents,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._answer = answer
+        self._events = events
+        self._clock = clock
+        self._waiting: deque[Job] = deque()
+        self._running: Job | None = None
+        self._since = 0.0
+        self._task: asyncio.Task[Answer] | None = None
+        self._worker: asyncio.Task[None] | None = None
+        self._durations: deque[float] = deque(maxlen=_REMEMBERED)
+
+    def submit(self, job: Job) -> None:
+        """Raises `BusyNow` when the line is full."""
+        if len(self._waiting) >= MAX_WAITING:
+            raise BusyNow(
+                f"one query is being answered and {MAX_WAITING} wait; ask again later",
+                retry_after_ms=round(self._retry_after_s() * 1000),
+            )
+        job.accepted(len(self._waiting) + (self._running is not None))
+        self._waiting.append(job)
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._work())
+
+    def _retry_after_s(self) -> float:
+        """Until the running query ends, if it takes as long as the last ones did: then a place is free."""
+        usual = sum(self._durations) / len(self._durations) if self._durations else _FIRST_GUESS_S
+        return max(_LEAST_RETRY_S, usual - (self._clock() - self._since))
+
+    async def _work(self) -> None:
+        while self._waiting:
+            job = self._running = self._waiting.popleft()
+            self._since = self._clock()
+            self._events.follow(job.id, job.follow)
+            self._task = asyncio.ensure_future(self._answer(job.query))
+            job.begin()
+            try:
+                await asyncio.wait([self._task])
+                _end(job, self._task)
+            finally:
+                self._events.leave(job.id)
+                self._running = self._task = None
+            self._durations.append(self._clock() - self._since)
+
+    def cancel(self, query_id: str | None) -> tuple[str, ...]:
+        """None: the one that runs. Gives the ids of what will end as cancelled; nothing for one that is not here."""
+        if self._running is not None and query_id in (None, self._running.id):
+            assert self._task is not None
+            self._task.cancel()
+            return (self._running.id,)
+        for job in self._waiting:
+            if job.id == query_id:
+                self._waiting.remove(job)
+                job.fail(Cancelled("the query was cancelled before it began"))
+                return (job.id,)
+        return ()
+
+    async def close(self) -> None:
+        """Ends all of them as cancelled."""
+        while self._waiting:
+            self._waiting.pop().fail(Cancelled("the daemon is stopping"))
+        if self._task is not None:
+            self._task.cancel()
+        if self._worker is not None:
+            await asyncio.gather(self._worker, return_exceptions=True)
+
+
+def _end(job: Job, task: asyncio.Task[Answer]) -> None:
+    if task.cancelled():
+        return job.fail(Cancelled("the query was cancelled"))
+    error = task.exception()
+    if error is None:
+        job.end(task.result())
+    elif isinstance(error, AssistantError):
+        job.fail(error)
+    else:
+        log.error("a query ended with an error of ours", exc_info=error)
+        job.fail(EngineFailed(f"the daemon made a mistake ({type(error).__name__}); its log has more", code="internal"))

@@ -1,0 +1,126 @@
+"""The folder of the sockets, and the lock that makes one daemon of several. Imports `errors`, `paths`; no zmq.
+
+The folder is ours alone (0700, no link), or it is refused: whoever can write to it could stand between a client and
+the daemon.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import stat
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from assistant import paths
+from assistant.errors import AssistantError, ConfigError
+
+COMMAND = "command.sock"
+CONTROL = "control.sock"
+_LOCK = "daemon.lock"
+_LONGEST = 107
+"""Bytes of a path in a `sockaddr_un`, its closing NUL apart."""
+_PID_WAIT_S = 0.3
+
+
+def folder() -> Path:
+    """The folder of this user's daemon. Raises `ConfigError` when its path is too long for sockets."""
+    return checked_length(paths.runtime_dir())
+
+
+def checked_length(directory: Path) -> Path:
+    longest = max(len(os.fsencode(directory / name)) for name in (COMMAND, CONTROL))
+    if longest > _LONGEST:
+        raise ConfigError(
+            f"{directory} is too long: the path of a socket may have {_LONGEST} bytes, these have {longest};"
+            " set XDG_RUNTIME_DIR to a shorter one",
+            code="runtime-dir",
+        )
+    return directory
+
+
+def prepared(directory: Path) -> Path:
+    """Makes the folder (0700) unless it is there. Raises `ConfigError` when it is not ours alone."""
+    checked_length(directory)
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = directory.lstat()
+    except OSError as error:
+        raise _refused(directory, error.strerror or str(error)) from None
+    if not stat.S_ISDIR(found.st_mode):
+        raise _refused(directory, "it is a link or a file, not a folder")
+    if found.st_uid != os.geteuid():
+        raise _refused(directory, f"it belongs to user {found.st_uid}")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        raise _refused(directory, f"others may enter it (mode {stat.S_IMODE(found.st_mode):o}); chmod 700 it")
+    return directory
+
+
+def _refused(directory: Path, why: str) -> ConfigError:
+    return ConfigError(
+        f"the sockets cannot be in {directory}: {why}; or set XDG_RUNTIME_DIR to a folder of your own",
+        code="runtime-dir",
+    )
+
+
+def somebody_listens(path: Path) -> bool:
+    """Whether a process has this socket open: False for none, and for one that a killed daemon left behind."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+        try:
+            probe.connect(str(path))
+        except BlockingIOError:  # its backlog is full: somebody is there, and busy
+            return True
+        except OSError:
+            return False
+    return True
+
+
+class DaemonLock:
+    """Held for as long as the daemon lives; the kernel releases it with the process, however that ends.
+
+    The file stays: removing it would let two processes hold locks on two files of the same name.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Raises `AssistantError` code "already-running" that names the process which holds it."""
+        path = directory / _LOCK
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _refused(directory, f"{path.name}: {error.strerror}") from None
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = self._holder()
+            os.close(self._fd)
+            raise AssistantError(
+                f"a daemon already runs (process {holder}); 'assistant status' shows it", code="already-running"
+            ) from None
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def _holder(self) -> str:
+        """Its process id; one that has just taken the lock may still be about to write it."""
+        give_up = time.monotonic() + _PID_WAIT_S
+        while not (text := os.pread(self._fd, 32, 0).decode("ascii", "replace").strip()):
+            if time.monotonic() > give_up:
+                return "unknown"
+            time.sleep(0.01)
+        return text
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.ftruncate(self._fd, 0)
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,69 @@
+"""The process behind `assistant run`: one assistant, its sockets, its signals. Imports no typer, no rich, no numpy.
+
+`python -m assistant.service [--set key=value]...`. Everything heavier than the standard library is imported in `main`,
+where a Ctrl-C meets no half-made module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from assistant.config import Config
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def main(args: list[str]) -> int:
+    """Runs until a signal or `shutdown`. The exit code."""
+    from assistant.cli_output import say
+    from assistant.errors import AssistantError, ConfigError
+
+    try:
+        if len(args) % 2 or any(flag != "--set" for flag in args[::2]):
+            raise ConfigError("usage: python -m assistant.service [--set key=value]...")
+        from assistant import config as settings
+
+        config = settings.load(args[1::2])
+        logging.basicConfig(
+            level=config.log.level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+        )  # fmt: skip
+        asyncio.run(_serve(config))
+    except AssistantError as error:
+        say(f"error: {error.message}")
+        return int(error.exit_code)
+    return 0
+
+
+async def _serve(config: Config) -> None:
+    from assistant import paths
+    from assistant.api import sockets
+    from assistant.api.queries import QueryEvents
+    from assistant.api.server import Server
+    from assistant.cli_output import say
+    from assistant.daemon import Assistant
+
+    stop = asyncio.Event()
+    for number in _SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    folder = sockets.prepared(paths.runtime_dir())
+    events = QueryEvents()
+    # the lock comes first: of two that start at the same moment, one touches nothing of the other
+    with sockets.DaemonLock(folder):
+        async with Assistant(config, owner="daemon", emit=events) as assistant:
+            async with Server(assistant, events, folder, stop.set):
+                say(f"ready: {folder}")
+                await stop.wait()
+
+
+if __name__ == "__main__":
+    # until the loop takes them over, there is nothing to clean up
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from assistant.__main__ import open_missing_descriptors
+
+    open_missing_descriptors()
+    sys.exit(main(sys.argv[1:]))
