@@ -42,7 +42,7 @@ class Memory(_Section, frozen=True, kw_only=True):
     budget_mib: float = 0
     """0 = find out (cgroup, machine)."""
     margin_mib: float = 300
-    """Always stays free."""
+    """Always stays free; proportionally less on machines (or in cgroups) of less than 2 GB."""
     keep_alive_s: float = 300
     """How long an idle stage stays loaded; 0 = unload at once, -1 = never unload."""
 
@@ -69,6 +69,8 @@ class Intent(_Section, frozen=True, kw_only=True):
 class Llm(_Section, frozen=True, kw_only=True):
     engine: str = "mnn"
     model: str = "smollm2-135m-instruct"
+    small_model: str = ""
+    """Taken instead while the machine is pressed hard (heat, memory, supply); empty = none."""
     context_tokens: int = 1024
     slots: int = 1
     prefill_chunk: int = 128

@@ -5,23 +5,32 @@ Imports no engine library: those live in workers.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 from types import TracebackType
 from typing import Any, Self
 
-from assistant import paths, skills
+import msgspec
+
+from assistant import __version__, paths, skills
 from assistant.config import Config
-from assistant.errors import ConfigError
-from assistant.machine import physical_cores
+from assistant.errors import ConfigError, ModelError
+from assistant.machine import usable_cpus
 from assistant.memory_orchestrator.calibration import Calibration
 from assistant.memory_orchestrator.estimate import kv_bytes
+from assistant.memory_orchestrator.housekeeper import Housekeeper
 from assistant.memory_orchestrator.ledger import LedgerWriter, remove_stale, segment_name
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
-from assistant.messages import STAGE_ORDER, Emit, Sampling, Stage
+from assistant.memory_orchestrator.pressure import Relief
+from assistant.memory_orchestrator.sensors import Sensors
+from assistant.memory_orchestrator.view import memory_sums, stage_rows
+from assistant.messages import STAGE_ORDER, Emit, Sampling, Stage, Status
 from assistant.model_store.store import ModelStore
 from assistant.pipeline import LlmSettings, Pipeline
 from assistant.query import Answer, Query
 from assistant.stages.fork_client import ForkServer
+from assistant.stages.placement import placement, threads_for
 from assistant.stages.registry import engine_path
 from assistant.stages.supervisor import StageSpec, Supervisor
 from assistant.tasks import uninterrupted
@@ -38,15 +47,20 @@ class Assistant:
         store: ModelStore | None = None,
         emit: Emit = lambda name, data: None,
     ) -> None:
-        """`owner` names the ledger: "daemon", or this process when empty."""
+        """`owner` names the ledger: "daemon", or this process when empty, which then keeps nothing loaded for a next
+        query."""
         self._config = config
         self._owner = owner or str(os.getpid())
+        self._keep_alive_s = config.memory.keep_alive_s if owner else 0
         self._store = store or ModelStore.default()
         self._emit = emit
         self._server = ForkServer()
         self._calibration = Calibration(paths.state_dir() / "measured.json")
-        self._supervisors: dict[Stage, Supervisor] = {}
+        self._supervisors: dict[tuple[Stage, str], Supervisor] = {}
+        self._started = time.monotonic()
+        self._running = self._answered = 0
         self._memory: MemoryOrchestrator
+        self._housekeeper: Housekeeper
         self._pipeline: Pipeline
 
     async def __aenter__(self) -> Self:
@@ -62,9 +76,11 @@ class Assistant:
                 own_pids=lambda: (os.getpid(), self._server.pid),
                 budget_mib=config.memory.budget_mib,
                 margin_mib=config.memory.margin_mib,
+                keep_alive_s=self._keep_alive_s,
                 emit=self._emit,
             )
-            self._memory.start()
+            self._housekeeper = Housekeeper(self._memory.holdings, sense=Sensors().read, emit=self._emit)
+            self._housekeeper.start()
         except BaseException:
             await self._server.close()
             raise
@@ -81,19 +97,67 @@ class Assistant:
 
     async def _close(self) -> None:
         try:
+            await self._housekeeper.close()
             await self._memory.close()
         finally:
             await self._server.close()
 
     async def answer(self, query: Query) -> Answer:
-        return await self._pipeline.answer(query)
+        self._tell_needs()
+        self._running += 1
+        try:
+            return await self._pipeline.answer(query)
+        finally:
+            self._running -= 1
+            self._answered += 1
+
+    async def load(self, stage: Stage, keep_alive_s: float | None = None) -> None:
+        """Loads a stage and leaves it idle. `keep_alive_s`: of this load; negative = for ever.
+
+        Raises `ModelError`, `MemoryRefused`, or what the engine raised.
+        """
+        await self._memory.load(self._supervisor(stage), keep_alive_s=keep_alive_s)
+
+    async def unload(self, stage: Stage) -> bool:
+        """False when it was not loaded. Raises `BusyNow` when it is in use."""
+        return await self._memory.unload(stage.value)
+
+    def status(self) -> Status:
+        self._tell_needs()
+        view = self._memory.holdings.view()
+        return Status(
+            version=__version__,
+            pid=os.getpid(),
+            uptime_s=round(time.monotonic() - self._started, 1),
+            state="processing" if self._running else "idle",
+            queries=self._answered,
+            memory=memory_sums(view),
+            pressure=self._housekeeper.pressure.status,
+            stages=stage_rows(view, time.monotonic_ns()),
+        )
+
+    def _tell_needs(self) -> None:
+        """What the whole chain would need decides the mode; a stage whose model is missing needs nothing yet."""
+        needs = []
+        for stage in STAGE_ORDER:
+            with contextlib.suppress(ModelError):
+                needs.append(self._supervisor(stage).need())
+        self._memory.holdings.figures.expect(needs)
 
     def _supervisor(self, stage: Stage) -> Supervisor:
         """Raises `ModelError` when the stage's model cannot be used."""
-        if stage not in self._supervisors:
-            spec = stage_spec(stage, self._config, self._store)
-            self._supervisors[stage] = Supervisor(spec, self._server, self._calibration, self._emit)
-        return self._supervisors[stage]
+        config = self._config
+        if stage is Stage.LLM and config.stages.llm.small_model and self._relief().small_model:
+            llm = msgspec.structs.replace(config.stages.llm, model=config.stages.llm.small_model)
+            config = msgspec.structs.replace(config, stages=msgspec.structs.replace(config.stages, llm=llm))
+        key = stage, getattr(config.stage(stage), "model", "")
+        if key not in self._supervisors:
+            spec = stage_spec(stage, config, self._store)
+            self._supervisors[key] = Supervisor(spec, self._server, self._calibration, self._emit, relief=self._relief)
+        return self._supervisors[key]
+
+    def _relief(self) -> Relief:
+        return self._memory.holdings.relief
 
 
 def stage_spec(stage: Stage, config: Config, store: ModelStore) -> StageSpec:
@@ -103,7 +167,10 @@ def stage_spec(stage: Stage, config: Config, store: ModelStore) -> StageSpec:
     """
     settings: Any = config.stage(stage)
     engine: str = settings.engine
-    common = {
+    cpus = usable_cpus()
+    placed = placement(stage, cpus)
+    common: dict[str, Any] = {
+        "placement": placed,
         "stage": stage,
         "engine": engine,
         "cache_dir": paths.cache_dir() / engine,
@@ -135,7 +202,7 @@ def stage_spec(stage: Stage, config: Config, store: ModelStore) -> StageSpec:
             options = {"length_scale": settings.length_scale}
     return StageSpec(
         **common, model=model.name, model_dir=model.path, digest=model.digest, weight_bytes=model.bytes,
-        threads=settings.threads or physical_cores(), kv_token_bytes=kv_token, options=options,
+        threads=settings.threads or threads_for(placed, cpus), kv_token_bytes=kv_token, options=options,
         # one conversation at a time has a slot, whatever stages.llm.slots says, until there are more of them
         kv_bytes=kv_token * (settings.context_tokens if stage is Stage.LLM else 0),
     )  # fmt: skip

@@ -77,6 +77,8 @@ class LlmRequest(_Message, frozen=True, kw_only=True):
     sampling: Sampling = Sampling()
     max_new_tokens: int = 96
     stop: tuple[str, ...] = ()
+    prefill_chunk: int | None = None
+    """The most prompt tokens at once; None = as the engine was configured. A smaller chunk leaves gaps for others."""
 
 
 class TtsRequest(_Message, frozen=True, kw_only=True):

@@ -1,8 +1,9 @@
 """One query through the stages: speech → transcript → intent → skill or LLM → speech. Ends every query exactly once.
 
-Strictly one heavy stage at a time: each lease ends before the next is asked for. Only the small intent stage loads
-beside the recogniser. Whatever happens, the caller gets a `QueryReport`; only a cancel is raised, after its report
-was handed to `on_event`.
+Each stage is leased for as long as it works and no longer; what comes next is made ready meanwhile, as far as the
+ledger admits. LLM and TTS are leased together when they fit together, and the answer is then spoken while the LLM still
+decodes; else one after the other. Whatever happens, the caller gets a `QueryReport`; only a cancel is raised, after its
+report was handed to `on_event`.
 """
 
 from __future__ import annotations
@@ -10,48 +11,39 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from assistant import skills
 from assistant.audio import vad
 from assistant.errors import AssistantError, Cancelled, EngineFailed, NoSpeech
+from assistant.memory_orchestrator.journey import Journey
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
-from assistant.memory_orchestrator.probe import MIB
 from assistant.messages import (
     AsrRequest,
-    AudioReport,
     Emit,
-    ErrorReport,
     IntentMatch,
     IntentReport,
     IntentRequest,
     LlmDelta,
     LlmDone,
     LlmRequest,
-    MemoryReport,
     Outcome,
-    QueryReport,
     Sampling,
     Stage,
-    StageOutput,
-    StageReport,
-    StageRequest,
-    Timings,
     Transcript,
     TtsAudio,
     TtsRequest,
     Turn,
 )
+from assistant.pipeline_run import Run, ms_since
 from assistant.query import Answer, AudioSink, Query, checked_text
-from assistant.speech_text import speakable
+from assistant.sentences import SentenceSplitter
+from assistant.speech_text import SpeechText
 from assistant.stages.supervisor import Supervisor
 from assistant.tasks import in_own_thread
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,20 +53,8 @@ class LlmSettings:
     max_new_tokens: int
 
 
-@dataclass(slots=True)
-class _Run:
-    """What is known of a query so far."""
-
-    query: Query
-    transcript: str = ""
-    intent: IntentReport = field(default_factory=IntentReport)
-    reply: str = ""
-    error: AssistantError | None = None
-    timings: dict[str, float] = field(default_factory=dict)
-    stages: list[StageReport] = field(default_factory=list)
-
-    def since_start(self) -> float:
-        return (time.monotonic() - self.query.started) * 1000
+Pieces = asyncio.Queue[str | None]
+"""Parts of a reply on their way to the voice; None = that was all."""
 
 
 class Pipeline:
@@ -98,185 +78,192 @@ class Pipeline:
 
     async def answer(self, query: Query) -> Answer:
         """Answers one query. Errors are in the report; a cancelled task gets its report as event `run-end`."""
-        run = _Run(query)
+        figures = self._memory.holdings.figures
         outcome = Outcome.FAILED
-        self._emit("run-start", {"query_id": query.id})
-        try:
-            self._check_models(query)
-            handled = await self._answer(run)
-            outcome = Outcome.HANDLED if handled else Outcome.ANSWERED
-        except AssistantError as error:
-            run.error = error
-            self._emit("error", {"query_id": query.id, **error.to_dict()})
-        except asyncio.CancelledError:
-            outcome, run.error = Outcome.CANCELLED, Cancelled("the query was cancelled")
-            raise
-        finally:
-            report = self._report(run, outcome)
-            self._emit("run-end", {"query_id": query.id, "outcome": outcome.value, "report": report})
+        with figures.watch() as peaks:
+            run = Run(query, peaks)
+            self._emit("run-start", {"query_id": query.id})
+            try:
+                stages = self._checked_stages(query)
+                with self._memory.journey(stages) as journey:
+                    handled = await self._answer(run, journey)
+                outcome = Outcome.HANDLED if handled else Outcome.ANSWERED
+            except AssistantError as error:
+                run.error = error
+                self._emit("error", {"query_id": query.id, **error.to_dict()})
+            except asyncio.CancelledError:
+                outcome, run.error = Outcome.CANCELLED, Cancelled("the query was cancelled")
+                raise
+            finally:
+                report = run.report(outcome, figures.budget, figures.mode)
+                self._emit("run-end", {"query_id": query.id, "outcome": outcome.value, "report": report})
         return Answer(report, run.error)
 
-    def _check_models(self, query: Query) -> None:
-        """A model that is missing is told before anybody waits for an answer that cannot be spoken.
+    def _checked_stages(self, query: Query) -> list[Stage]:
+        """What the query will need, in order. A model that is missing is told before anybody waits for an answer that
+        cannot be spoken.
 
         Figures start anew: a query that finds a stage loaded has not paid for its load.
         """
-        wanted = [Stage.INTENT, Stage.LLM]
-        wanted += [Stage.ASR] if query.pcm is not None else []
+        wanted = [Stage.ASR] if query.pcm is not None else []
+        wanted += [Stage.INTENT, Stage.LLM]
         wanted += [Stage.TTS] if query.sink is not None else []
         for stage in wanted:
             self._stages(stage).reset_figures()
+        return wanted
 
-    async def _answer(self, run: _Run) -> bool:
+    async def _answer(self, run: Run, journey: Journey) -> bool:
         """Whether a local command was handled (True) or the LLM answered (False)."""
         if run.query.pcm is not None:
-            run.transcript = await self._transcribe(run, run.query.pcm)
+            run.transcript = await self._transcribe(run, run.query.pcm, journey)
         else:
             run.transcript = checked_text(run.query.text or "")
-        match = await self._recognise(run)
+            self._ahead(Stage.LLM)
+        match = await self._recognise(run, journey)
         reply = skills.answer(match.name, match.slots, self._now()) if match.name else None
         if reply is not None:
             run.reply = reply
-        else:
-            await self._generate(run)
-        if run.query.sink is not None:
-            await self._speak(run, run.query.sink)
-        return reply is not None
+            journey.reached(Stage.LLM)  # and passed by
+            if run.query.sink is not None:
+                await self._speak_whole(run, run.query.sink, journey)
+            return True
+        await self._generate_and_speak(run, run.query.sink, journey)
+        return False
 
-    # --- stages -----------------------------------------------------------------------------------------------------
-    async def _transcribe(self, run: _Run, read: Callable[[], bytes]) -> str:
+    # --- hearing and understanding ----------------------------------------------------------------------------------
+    async def _transcribe(self, run: Run, read: Callable[[], bytes], journey: Journey) -> str:
         started = time.monotonic()
         self._emit("stt-start", {"query_id": run.query.id})
         # both load while the recording is read and searched for speech
-        warming = [asyncio.create_task(self._warm(stage)) for stage in (Stage.ASR, Stage.INTENT)]
-        try:
-            speech = await in_own_thread(functools.partial(_speech_of, read))
-            text = await self._hear(run, speech)
-        except BaseException:
-            for task in warming:
-                task.cancel()
-            raise
-        finally:
-            await asyncio.gather(*warming, return_exceptions=True)
-        run.timings["asr"] = _ms_since(started)
+        self._ahead(Stage.ASR, Stage.INTENT)
+        speech = await in_own_thread(functools.partial(_speech_of, read))
+        text = ""
+        async with self._leased(run, journey, Stage.ASR):
+            self._ahead(Stage.LLM)
+            async for out in self._stages(Stage.ASR).run(AsrRequest(pcm=speech)):
+                if isinstance(out, Transcript) and out.final:
+                    text = out.text.strip()
+        run.timings["asr"] = ms_since(started)
         if not text:
             raise NoSpeech("nothing was understood", stage=Stage.ASR)
         self._emit("stt-end", {"query_id": run.query.id, "text": text})
         return text
 
-    async def _hear(self, run: _Run, speech: bytes) -> str:
-        text = ""
-        async with self._leased(run, Stage.ASR) as stage:
-            async for out in stage(AsrRequest(pcm=speech)):
-                if isinstance(out, Transcript) and out.final:
-                    text = out.text.strip()
-        return text
-
-    async def _recognise(self, run: _Run) -> IntentMatch:
+    async def _recognise(self, run: Run, journey: Journey) -> IntentMatch:
         started = time.monotonic()
         self._emit("intent-start", {"query_id": run.query.id})
         match = IntentMatch(name=None)
-        async with self._leased(run, Stage.INTENT) as stage:
-            async for out in stage(IntentRequest(text=run.transcript)):
+        async with self._leased(run, journey, Stage.INTENT):
+            async for out in self._stages(Stage.INTENT).run(IntentRequest(text=run.transcript)):
                 if isinstance(out, IntentMatch):
                     match = out
         run.intent = IntentReport(name=match.name, score=match.score, slots=match.slots, source=match.source)
-        run.timings["intent"] = _ms_since(started)
+        run.timings["intent"] = ms_since(started)
         self._emit("intent-end", {"query_id": run.query.id, "name": match.name})
         return match
 
-    async def _generate(self, run: _Run) -> None:
+    # --- thinking and speaking --------------------------------------------------------------------------------------
+    async def _generate_and_speak(self, run: Run, sink: AudioSink | None, journey: Journey) -> None:
+        if sink is None:
+            async with self._leased(run, journey, Stage.LLM):
+                await self._generate(run)
+        elif self._memory.fit_together(self._stages(Stage.LLM), self._stages(Stage.TTS)):
+            async with self._leased(run, journey, Stage.LLM, Stage.TTS):
+                pieces = Pieces()
+                speaking = asyncio.create_task(self._speak(run, sink, pieces))
+                try:
+                    await self._generate(run, pieces)
+                    await speaking
+                finally:
+                    speaking.cancel()
+                    await asyncio.gather(speaking, return_exceptions=True)
+        else:
+            async with self._leased(run, journey, Stage.LLM):
+                self._ahead(Stage.TTS)
+                await self._generate(run)
+            await self._speak_whole(run, sink, journey)
+
+    async def _generate(self, run: Run, pieces: Pieces | None = None) -> None:
+        """The reply, as a whole in the run and sentence by sentence in `pieces`."""
         started, cut = time.monotonic(), False
-        turns = [Turn(role="user", content=run.transcript)]
-        if self._llm.system_prompt:
-            turns.insert(0, Turn(role="system", content=self._llm.system_prompt))
-        request = LlmRequest(turns=tuple(turns), sampling=self._llm.sampling, max_new_tokens=self._llm.max_new_tokens)
-        async with self._leased(run, Stage.LLM) as stage:
-            async for out in stage(request):
-                if isinstance(out, LlmDelta):
-                    run.timings.setdefault("llm_first_token", _ms_since(started))
-                    run.reply += out.text
-                    self._emit("reply-delta", {"query_id": run.query.id, "text": out.text})
-                elif isinstance(out, LlmDone):
-                    cut = out.reason == "length"
-        run.timings["llm"] = _ms_since(started)
+        sentences = SentenceSplitter()
+        async for out in self._stages(Stage.LLM).run(self._request(run.transcript)):
+            if isinstance(out, LlmDelta):
+                run.timings.setdefault("llm_first_token", ms_since(started))
+                run.reply += out.text
+                self._emit("reply-delta", {"query_id": run.query.id, "text": out.text})
+                _put(pieces, sentences.feed(out.text))
+            elif isinstance(out, LlmDone):
+                cut = out.reason == "length"
+        run.timings["llm"] = ms_since(started)
         run.reply = run.reply.strip()
         if not run.reply:
             raise EngineFailed("the model gave no answer; ask in other words", code="llm-no-answer", stage=Stage.LLM)
+        _put(pieces, [*sentences.flush(), None])
         if cut:  # by stages.llm.max_new_tokens, and nobody shall take it for the whole
             run.reply += " …"
 
-    async def _speak(self, run: _Run, sink: AudioSink) -> None:
-        text = speakable(run.reply)
-        if not text:
+    def _request(self, transcript: str) -> LlmRequest:
+        turns = [Turn(role="user", content=transcript)]
+        if self._llm.system_prompt:
+            turns.insert(0, Turn(role="system", content=self._llm.system_prompt))
+        relief = self._memory.holdings.relief
+        return LlmRequest(
+            turns=tuple(turns),
+            sampling=self._llm.sampling,
+            max_new_tokens=relief.answer_limit(self._llm.max_new_tokens),
+            prefill_chunk=relief.prefill_chunk,
+        )
+
+    async def _speak_whole(self, run: Run, sink: AudioSink, journey: Journey) -> None:
+        pieces = Pieces()
+        _put(pieces, [run.reply, None])
+        if not SpeechText().say(run.reply):
             return
-        started = time.monotonic()
-        self._emit("tts-start", {"query_id": run.query.id, "text": text})
-        async with self._leased(run, Stage.TTS) as stage:
-            async for out in stage(TtsRequest(text=text)):
+        async with self._leased(run, journey, Stage.TTS):
+            await self._speak(run, sink, pieces)
+
+    async def _speak(self, run: Run, sink: AudioSink, pieces: Pieces) -> None:
+        """Says what comes until None comes; nothing is announced where nothing can be said."""
+        speech, started = SpeechText(), 0.0
+        while (piece := await pieces.get()) is not None:
+            text = speech.say(piece)
+            if not text:
+                continue
+            if not started:
+                started = time.monotonic()
+                self._emit("tts-start", {"query_id": run.query.id, "text": text})
+            async for out in self._stages(Stage.TTS).run(TtsRequest(text=text)):
                 if isinstance(out, TtsAudio):
                     if "tts_first_audio" not in run.timings:
-                        run.timings["tts_first_audio"] = _ms_since(started)
+                        run.timings["tts_first_audio"] = ms_since(started)
                         run.timings["speech_end_to_first_audio"] = run.since_start()
                     sink.write(out.pcm, out.sample_rate)
-        self._emit("tts-end", {"query_id": run.query.id})
+        if started:
+            self._emit("tts-end", {"query_id": run.query.id})
 
+    # --- memory -----------------------------------------------------------------------------------------------------
     @contextlib.asynccontextmanager
-    async def _leased(
-        self, run: _Run, which: Stage
-    ) -> AsyncIterator[Callable[[StageRequest], AsyncIterator[StageOutput]]]:
-        """A loaded stage; what it cost goes into the report, whether it succeeded or not."""
-        supervisor = self._stages(which)
-        async with self._memory.lease(supervisor, deadline_s=self._lease_deadline_s):
+    async def _leased(self, run: Run, journey: Journey, *which: Stage) -> AsyncIterator[None]:
+        """Loaded stages; what they cost goes into the report, whether they succeeded or not."""
+        supervisors = [self._stages(stage) for stage in which]
+        async with self._memory.lease(*supervisors, deadline_s=self._lease_deadline_s):
+            journey.reached(which[-1])
             try:
-                yield supervisor.run
+                yield
             finally:
-                peak = self._memory.peak_of(supervisor.name)
-                run.stages.append(
-                    StageReport(
-                        name=supervisor.name,
-                        engine=supervisor.engine,
-                        model=supervisor.model,
-                        load_ms=round(supervisor.load_ms, 1),
-                        run_ms=round(supervisor.run_ms, 1),
-                        anon_mib=round(peak.anon / MIB, 1),
-                        file_mib=round(peak.file / MIB, 1),
-                    )
-                )
+                for supervisor in supervisors:
+                    run.add_stage(supervisor, self._memory.holdings.peak_of(supervisor.name))
 
-    async def _warm(self, which: Stage) -> None:
-        """Loads a stage ahead if the ledger admits it; the lease that needs it reports what goes wrong."""
-        try:
-            async with self._memory.lease(self._stages(which), deadline_s=0):
-                return
-        except AssistantError as error:
-            log.info("%s was not loaded ahead: %s", which, error.message)
+    def _ahead(self, *stages: Stage) -> None:
+        for stage in stages:
+            self._memory.prefetch(self._stages(stage))
 
-    # --- report -----------------------------------------------------------------------------------------------------
-    def _report(self, run: _Run, outcome: Outcome) -> QueryReport:
-        sink = run.query.sink
-        audio = None
-        if sink is not None and sink.seconds:
-            audio = AudioReport(path=run.query.sink_path, sample_rate=sink.sample_rate, seconds=round(sink.seconds, 3))
-        timings = {name: round(value, 1) for name, value in run.timings.items()}
-        return QueryReport(
-            query_id=run.query.id,
-            transcript=run.transcript,
-            intent=run.intent,
-            reply=run.reply,
-            outcome=outcome,
-            error=ErrorReport(**run.error.to_dict()) if run.error is not None else None,
-            audio=audio,
-            timings_ms=Timings(**timings, total=round(run.since_start(), 1)),
-            stages=tuple(run.stages),
-            memory=MemoryReport(
-                budget_mib=round(self._memory.budget.total / MIB, 1),
-                margin_mib=round(self._memory.budget.margin / MIB, 1),
-                peak_mib=round(self._memory.peaks.total / MIB, 1),
-                peak_anon_mib=round(self._memory.peaks.anon / MIB, 1),
-                mode="sequential",
-            ),
-        )
+
+def _put(pieces: Pieces | None, texts: list[str] | list[str | None]) -> None:
+    if pieces is not None:
+        for text in texts:
+            pieces.put_nowait(text)
 
 
 def _speech_of(read: Callable[[], bytes]) -> bytes:
@@ -286,7 +273,3 @@ def _speech_of(read: Callable[[], bytes]) -> bytes:
     if not spans:
         raise NoSpeech("nobody speaks in this recording", stage=Stage.ASR)
     return vad.trim_to_speech(pcm, spans)
-
-
-def _ms_since(started: float) -> float:
-    return (time.monotonic() - started) * 1000

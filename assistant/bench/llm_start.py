@@ -76,7 +76,7 @@ async def _once(spec: StageSpec, server: ForkServer) -> tuple[float, float, floa
     try:
         await worker.prepare(engine_path(spec.stage, spec.engine), spec.start_timeout_s)
         prepared = time.perf_counter()
-        await worker.load(spec.engine_config(), spec.start_timeout_s)
+        await worker.load(spec.engine_config(spec.threads), spec.start_timeout_s)
         loaded = time.perf_counter()
         request = LlmRequest(turns=(Turn(role="user", content="What is the capital of France?"),), max_new_tokens=1)
         first = 0.0

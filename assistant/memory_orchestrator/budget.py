@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 from assistant.memory_orchestrator.probe import MIB, Machine
 
+FULL_MARGIN_FROM = 1792 * MIB
+"""What a board sold with 2 GB reports as its memory once firmware and kernel have taken theirs. Smaller machines keep a
+margin that is smaller in proportion: 300 MiB of 512 would leave nothing to work with."""
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -15,6 +19,8 @@ class Budget:
     margin: int
     source: str
     """Which figure decided, for messages: configured, cgroup, or machine."""
+    margin_note: str = ""
+    """The arithmetic of a margin that was scaled."""
 
     @property
     def usable(self) -> int:
@@ -26,13 +32,23 @@ def decide(machine: Machine, anon_by_us: int, *, configured_mib: float, margin_m
 
     What others hold is MemTotal - MemAvailable - our own anonymous memory: MemAvailable already counts mapped weights,
     ours among them, as available. In a cgroup it is what is charged to it beyond page cache and us.
+
+    margin = configured margin * min(1, machine / `FULL_MARGIN_FROM`), where the machine is what the hardware or the
+    cgroup gives, whatever others hold of it and whatever budget was set.
     """
     others = max(0, machine.total - machine.available - anon_by_us)
     candidates = [(machine.total - others, "machine")]
+    size = machine.total
     if machine.cgroup_limit is not None:
         neighbours = max(0, machine.cgroup_anon - anon_by_us)
         candidates.append((max(0, machine.cgroup_limit - neighbours), "cgroup"))
+        size = min(size, machine.cgroup_limit)
     if configured_mib > 0:
         candidates.append((int(configured_mib * MIB), "configured"))
     total, source = min(candidates)
-    return Budget(total=total, margin=int(margin_mib * MIB), source=source)
+    margin = int(margin_mib * MIB)
+    if size >= FULL_MARGIN_FROM:
+        return Budget(total=total, margin=margin, source=source)
+    scaled = margin * size // FULL_MARGIN_FROM
+    note = f" ({margin_mib:g} * {size // MIB}/{FULL_MARGIN_FROM // MIB}, as the machine has {size // MIB} MiB)"
+    return Budget(total=total, margin=scaled, source=source, margin_note=note)

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from assistant.memory_orchestrator.ledger import Row, RowState
-from assistant.memory_orchestrator.policy import Need
-from assistant.memory_orchestrator.probe import Sample, Usage
+from assistant.memory_orchestrator.policy import NOT_NEEDED, Held, Need
+from assistant.memory_orchestrator.probe import MIB, Sample, Usage
+
+_LEAK_SHARE, _LEAK_FIXED = 1.15, 16 * MIB
+"""How far an idle stage may stand above its promise before it is taken for a leak."""
 
 
 class Loadable(Protocol):
@@ -24,28 +27,79 @@ class Loadable(Protocol):
     def pid(self) -> int:
         """0 when it holds nothing."""
 
+    @property
+    def fresh(self) -> bool:
+        """False when it should be loaded anew at the next opportunity: other settings than now."""
+
+    @property
+    def weight_files_bytes(self) -> int:
+        """What `read_ahead` would read."""
+
     def need(self) -> Need:
         """The estimate of its peak, corrected by what was measured before."""
 
-    def settle(self, peak: Usage) -> None:
-        """Is told the measured peak of the time that it was loaded."""
+    def prepared_need(self) -> Need:
+        """The same of its process without weights."""
 
-    async def load(self) -> None: ...
+    def settle(self, peak: Usage) -> bool:
+        """Is told the measured peak of its load and first work; False when it has not worked yet."""
+
+    def read_ahead(self) -> None:
+        """Asks the kernel to read its weights; returns at once; never raises."""
+
+    async def prepare(self) -> None:
+        """Its process, with the engine imported. Raises what went wrong, and then holds nothing."""
+
+    async def load(self, *, again: bool = False) -> None:
+        """From wherever `prepare` left it. `again`: the first try failed, so nothing cached is to be trusted."""
+
     async def unload(self) -> None:
         """Returns when the process is reaped; never raises."""
 
+    def kill(self, why: str) -> None:
+        """Ends its process at once; whoever waits for it gets a typed error that says `why`."""
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, eq=False)
 class Entry:
     thing: Loadable
     need: Need
     state: RowState = RowState.RESERVED
     users: int = 0
     last_used_ns: int = 0
+    keep_alive_s: float | None = None
+    """Of this load; None = as configured."""
+    until_ns: int = 0
     sample: Sample = field(default_factory=Sample)
     peak: Usage = field(default_factory=Usage)
+    at_rest: Usage | None = None
+    """What it held after its first work."""
     leaving: asyncio.Task[None] | None = None
     """Its unloading, once that has begun."""
+
+    @property
+    def in_use(self) -> bool:
+        return self.users > 0 or self.state in (RowState.RESERVED, RowState.LOADING, RowState.LEAVING)
+
+    @property
+    def leaks(self) -> bool:
+        """Whether it holds more than its promise and its first rest explain."""
+        if self.at_rest is None:
+            return False
+        explained = max(self.need.anon, self.at_rest.anon)
+        return self.sample.now.anon > explained * _LEAK_SHARE + _LEAK_FIXED
+
+    def held(self, next_use: int = NOT_NEEDED) -> Held:
+        """What the policy sees of it."""
+        return Held(
+            stage=self.thing.name,
+            reserved=self.need.usage,
+            measured=self.sample.now,
+            in_use=self.in_use,
+            last_used_ns=self.last_used_ns,
+            until_ns=self.until_ns,
+            next_use=next_use,
+        )
 
     def row(self) -> Row:
         """What the ledger says of it."""
@@ -60,4 +114,5 @@ class Entry:
             file=self.sample.now.file,
             kv=self.need.kv,
             last_used_ns=self.last_used_ns,
+            keep_alive_until_ns=self.until_ns,
         )

@@ -34,14 +34,15 @@ class Shape:
     anon_fixed: int
     """Interpreter, libraries, workspace."""
     file_fixed: int
-    heavy: bool = True
+    prepared: int = 30 * MIB
+    """Anonymous bytes of a process that has imported the engine and loaded nothing."""
 
 
 SHAPES: dict[str, Shape] = {
     # whisper's first load converts to int8; later ones hold two thirds of this
     "whisper": Shape(2.0, 0.0, 40 * MIB, 20 * MIB),
     "vosk": Shape(2.0, 0.0, 80 * MIB, 30 * MIB),
-    "templates": Shape(0.0, 0.0, 30 * MIB, 5 * MIB, heavy=False),
+    "templates": Shape(0.0, 0.0, 30 * MIB, 5 * MIB),
     # the first load lays the weights out anew (its peak is one slice of the head); scales widen to fp32
     "mnn": Shape(0.0, 1.5, 110 * MIB, 10 * MIB),
     # the first load optimises the network in a process of its own
@@ -68,7 +69,13 @@ def estimate(stage: str, engine: str, weight_bytes: int, kv: int = 0, measured: 
     else:
         anon = weight_bytes * shape.anon_per_weight + shape.anon_fixed
         file = weight_bytes * shape.file_per_weight + shape.file_fixed
-    return Need(stage=stage, anon=int(anon + kv * KV_POOL), file=int(file), kv=kv, heavy=shape.heavy)
+    return Need(stage=stage, anon=int(anon + kv * KV_POOL), file=int(file), kv=kv)
+
+
+def prepared(stage: str, engine: str) -> Need:
+    """What the process of `stage` holds once its engine is imported, in bytes."""
+    shape = SHAPES[engine]
+    return Need(stage=stage, anon=shape.prepared, file=shape.file_fixed)
 
 
 def without_kv(peak: Usage, kv_used: int) -> Usage:

@@ -1,45 +1,33 @@
 """Gives stages their memory: reserve → load → measure → settle → release. Knows `Loadable`, never a stage.
 
-`async with orchestrator.lease(thing)` returns with the thing loaded and inside the budget, or raises. One planner at
-a time; loading happens outside its lock, with the reservation already in the ledger.
+`async with orchestrator.lease(thing, ...)` returns with all of them loaded and inside the budget, or raises. What is
+wanted together is asked for together: nobody holds one lease while he waits for another. One planner at a time;
+loading happens outside its lock, with the reservation already in the ledger.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
 
-from assistant.errors import BusyNow
-from assistant.memory_orchestrator import budget as budgets
+from assistant.errors import AssistantError, BusyNow
 from assistant.memory_orchestrator.entry import Entry, Loadable
-from assistant.memory_orchestrator.ledger import LedgerView, LedgerWriter, RowState
-from assistant.memory_orchestrator.policy import FILE_SHARE, Admit, Held, Refuse, Snapshot, plan
-from assistant.memory_orchestrator.probe import Probe, Sample, Usage
+from assistant.memory_orchestrator.figures import Figures
+from assistant.memory_orchestrator.holdings import Holdings
+from assistant.memory_orchestrator.journey import Journey
+from assistant.memory_orchestrator.ledger import LedgerWriter, RowState
+from assistant.memory_orchestrator.policy import Evict, Need, Refuse, plan
+from assistant.memory_orchestrator.probe import Probe
 from assistant.messages import Emit
-from assistant.tasks import uninterrupted
 
 log = logging.getLogger(__name__)
 
-SAMPLE_S = 0.05
-"""Between two readings of all processes; spikes in between are seen through the kernel's high-water mark."""
-IDLE_SAMPLE_S = 2.0
-"""The same while nothing is loading or working: a reading costs milliseconds per gigabyte that is mapped."""
-
-
-@dataclass(frozen=True, slots=True)
-class Peaks:
-    """Bytes of PSS of all processes together."""
-
-    total: int = 0
-    anon: int = 0
-
-
-_MOVING = (RowState.RESERVED, RowState.LOADING, RowState.IN_USE, RowState.LEAVING)
+_LOOK_AGAIN_S = 0.5
+_LEAST_WAIT_S = 0.01
+"""For the planner's lock, however short the deadline."""
 
 
 class MemoryOrchestrator:
@@ -50,229 +38,214 @@ class MemoryOrchestrator:
         own_pids: Callable[[], Iterable[int]],
         budget_mib: float = 0,
         margin_mib: float = 300,
+        keep_alive_s: float = 300,
         probe: Probe | None = None,
         emit: Emit = lambda name, data: None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self._ledger = ledger
-        self._own_pids = own_pids
-        self._configured = budget_mib, margin_mib
-        self._probe = probe or Probe()
+        """`keep_alive_s`: how long an idle stage stays; 0 = not at all, negative = for ever."""
+        figures = Figures(
+            ledger=ledger,
+            own_pids=own_pids,
+            budget_mib=budget_mib,
+            margin_mib=margin_mib,
+            probe=probe or Probe(),
+            clock_ns=clock_ns,
+        )
+        self.holdings = Holdings(figures, keep_alive_s=keep_alive_s, emit=emit, clock_ns=clock_ns)
         self._emit = emit
         self._clock_ns = clock_ns
-        self._entries: dict[str, Entry] = {}
         self._planning = asyncio.Lock()
-        self._changed = asyncio.Event()
-        self._base: dict[int, Sample] = {}
-        self._base_usage = Usage()
-        self._sampler: asyncio.Task[None] | None = None
-        self.peaks = Peaks()
-        self.budget = budgets.decide(self._probe.machine(), 0, configured_mib=budget_mib, margin_mib=margin_mib)
-
-    # --- life -------------------------------------------------------------------------------------------------------
-    def start(self) -> None:
-        self._read_all()
-        self._write()
-        self._sampler = asyncio.create_task(self._sample_forever())
 
     async def close(self) -> None:
         """Unloads everything and removes the ledger; never raises."""
-        for entry in list(self._entries.values()):
-            await self._unload(entry)
-        if self._sampler is not None:
-            self._sampler.cancel()
-            await asyncio.gather(self._sampler, return_exceptions=True)
-            self._sampler = None
-        self._ledger.close()
+        await self.holdings.close()
 
     # --- leases -----------------------------------------------------------------------------------------------------
     @asynccontextmanager
-    async def lease(self, thing: Loadable, *, deadline_s: float = 30) -> AsyncIterator[None]:
-        """Holds `thing` loaded. Raises `MemoryRefused` (at once when it can never fit) or what its load raised."""
-        entry = await self._acquire(thing, deadline_s)
+    async def lease(self, *things: Loadable, deadline_s: float = 30) -> AsyncIterator[None]:
+        """Holds all `things` loaded. Raises `MemoryRefused` (at once if they can never fit), or what a load raised."""
+        entries = await self._acquire(things, deadline_s)
         try:
             yield
         finally:
-            await self._give_back(entry)
+            await self._give_back(entries)
 
-    async def _give_back(self, entry: Entry) -> None:
-        entry.users -= 1
-        entry.last_used_ns = self._clock_ns()
-        if entry.users == 0 and entry.state is RowState.IN_USE:
-            entry.state = RowState.IDLE
-        self._told()
-        if entry.thing.pid == 0:  # it died in our hands
-            await self._unload(entry)
+    def fit_together(self, *things: Loadable) -> bool:
+        """Whether these could be held at the same time if nobody else held anything."""
+        return sum(thing.need().usage.total for thing in things) <= self.holdings.snapshot().room
 
-    async def _acquire(self, thing: Loadable, deadline_s: float) -> Entry:
+    def journey(self, stages: Sequence[str]) -> AbstractContextManager[Journey]:
+        """Tells which stages a query will need, in order, for as long as it runs."""
+        return self.holdings.journey(stages)
+
+    async def _acquire(self, things: Sequence[Loadable], deadline_s: float) -> list[Entry]:
         give_up = time.monotonic() + deadline_s
         while True:
             try:
-                async with self._planning:
-                    entry = await self._admit(thing)
+                await self._planner(give_up - time.monotonic())
+                try:
+                    entries, mine = await self._admit(things)
+                finally:
+                    self._planning.release()
             except BusyNow:
                 left = give_up - time.monotonic()
                 if left <= 0:
                     raise
-                await self._wait_for_change(min(left, 0.5))
+                await self.holdings.wait_for_change(min(left, _LOOK_AGAIN_S))
                 continue
-            if entry.state is RowState.RESERVED:
-                await self._load(entry)
             try:
-                while entry.state is RowState.LOADING:  # somebody else loads it for us too
-                    await self._wait_for_change(0.5)
+                await self._load_all(mine)
+                while any(entry.state is RowState.LOADING for entry in entries):  # others load them for us too
+                    await self.holdings.wait_for_change(_LOOK_AGAIN_S)
             except BaseException:
-                entry.users -= 1
+                await self._give_back(entries)
                 raise
-            if self._entries.get(thing.name) is entry and entry.state is not RowState.LEAVING:
-                return entry
-            # the other one's load failed; ours says why, or succeeds
+            if all(self.holdings.here(entry) and entry.state is RowState.IN_USE for entry in entries):
+                return entries
+            await self._give_back(entries)  # the other one's load failed; ours says why, or succeeds
 
-    async def _admit(self, thing: Loadable) -> Entry:
-        """Under the planning lock: reuse, or reserve after evicting what must go."""
-        held = self._entries.get(thing.name)
-        if held is not None:
-            coming = held.state in (RowState.RESERVED, RowState.LOADING)
-            if held.thing is thing and held.state is not RowState.LEAVING and (thing.pid or coming):
-                held.users += 1
-                if held.state is RowState.IDLE:
-                    held.state = RowState.IN_USE
+    async def _planner(self, seconds: float) -> None:
+        """Becomes the one planner. Raises `BusyNow` when another does not finish."""
+        try:
+            async with asyncio.timeout(max(seconds, _LEAST_WAIT_S)):
+                await self._planning.acquire()
+        except TimeoutError:
+            raise BusyNow("the memory is being rearranged", retry_after_ms=1000) from None
+
+    async def _admit(self, things: Sequence[Loadable]) -> tuple[list[Entry], list[Entry]]:
+        """The planner's work: reuses, and reserves after evicting what must go. All entries, and those to load.
+
+        Whatever is kept is counted as used before anything is awaited, so that nobody takes it away meanwhile.
+        """
+        kept: list[Entry] = []
+        try:
+            for thing in things:
+                held = await self._kept(thing)
+                if held is not None:
+                    held.users += 1
+                    kept.append(held)
+            prepared = [entry for entry in kept if entry.state is RowState.PREPARED]
+            there = {entry.thing.name for entry in kept} - {entry.thing.name for entry in prepared}
+            needs = {thing.name: (thing, thing.need()) for thing in things if thing.name not in there}
+            if needs:
+                await self._make_room([need for _, need in needs.values()], without=prepared)
+        except BaseException:
+            for entry in kept:
+                entry.users -= 1
+            raise
+        for entry in kept:
+            if entry.state is RowState.IDLE:
+                entry.state, entry.until_ns = RowState.IN_USE, 0
+        mine = [self._reserve(thing, need) for thing, need in needs.values()]
+        for entry in mine:
+            entry.users += entry not in kept
+        self.holdings.told()
+        return [*(entry for entry in kept if entry not in mine), *mine], mine
+
+    async def _kept(self, thing: Loadable) -> Entry | None:
+        """The entry that can serve `thing`, or None after whatever stood in its place has gone."""
+        held = self.holdings.entries.get(thing.name)
+        if held is None:
+            return None
+        coming = held.state in (RowState.RESERVED, RowState.LOADING)
+        if held.thing is thing and held.state is not RowState.LEAVING and (thing.pid or coming):
+            if held.users or coming or thing.fresh:
                 return held
-            await self._unload(held)
-        need = thing.need()
-        while not isinstance(decision := plan(self.snapshot(), need), Admit):
+        elif held.users and held.thing is not thing:
+            raise BusyNow(f"{thing.name} works with {held.thing.model}", stage=thing.name, retry_after_ms=1000)
+        await self.holdings.unload(held)
+        return None
+
+    async def _make_room(
+        self, needs: Sequence[Need], *, without: Collection[Entry] = (), nearer_than: int | None = None
+    ) -> None:
+        """Evicts until `needs` fit. Raises `MemoryRefused`. `nearer_than`: see `plan`; set for loading ahead."""
+        while True:
+            snapshot = self.holdings.snapshot(without=without)
+            decision = plan(snapshot, needs, nearer_than=-1 if nearer_than is None else nearer_than)
             if isinstance(decision, Refuse):
                 error = decision.error
-                self._emit("memory-deny", {"stage": need.stage, "code": error.code, "message": error.message})
+                if nearer_than is None:
+                    self._emit("memory-deny", {"stage": error.stage, "code": error.code, "message": error.message})
                 raise error
-            for victim in [self._entries[name] for name in decision.victims]:
-                self._emit("memory-evict", {"stage": victim.thing.name, "for": need.stage})
-                await self._unload(victim)
-        entry = Entry(thing=thing, need=need, users=1, last_used_ns=self._clock_ns())
-        self._entries[thing.name] = entry
+            if not isinstance(decision, Evict):
+                return
+            await self.holdings.evict(decision.victims, "+".join(need.stage for need in needs))
+
+    def _reserve(self, thing: Loadable, need: Need) -> Entry:
+        entries = self.holdings.entries
+        entry = entries.get(thing.name)
+        if entry is None:
+            entry = entries[thing.name] = Entry(thing=thing, need=need, last_used_ns=self._clock_ns())
+        entry.need, entry.state, entry.until_ns = need, RowState.RESERVED, 0
         self._emit("memory-admit", {"stage": need.stage, "bytes": need.usage.total})
-        self._told()
         return entry
 
-    async def _load(self, entry: Entry) -> None:
-        entry.state = RowState.LOADING
-        try:
-            await entry.thing.load()
-        except BaseException:
-            await self._unload(entry)
-            raise
-        self._measure(entry)
-        entry.state = RowState.IN_USE
-        self._told()
+    async def _load_all(self, entries: Sequence[Entry]) -> None:
+        """All at the same time. Raises what the first of them raised, once all have ended."""
+        results = await asyncio.gather(*(self.holdings.load(entry) for entry in entries), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
 
-    async def _unload(self, entry: Entry) -> None:
-        """Returns when the process is reaped, so that the kernel has its memory back. A cancel does not interrupt it,
-        and who comes while it goes on waits for the same end."""
-        if entry.leaving is None:
-            entry.state = RowState.LEAVING
-            entry.leaving = asyncio.create_task(self._leave(entry))
-        await uninterrupted(entry.leaving)
+    async def _give_back(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            entry.users -= 1
+            entry.last_used_ns = self._clock_ns()
+        for entry in entries:
+            if entry.users or not self.holdings.here(entry) or entry.state is not RowState.IN_USE:
+                continue
+            if entry.thing.pid:
+                self.holdings.settle(entry)
+            else:  # it died in our hands
+                await self.holdings.unload(entry)
+        self.holdings.told()
 
-    async def _leave(self, entry: Entry) -> None:
-        self._measure(entry)
-        await entry.thing.unload()
-        if self._entries.get(entry.thing.name) is entry:
-            del self._entries[entry.thing.name]
-        entry.thing.settle(entry.peak)
-        self._told()
+    # --- without a query --------------------------------------------------------------------------------------------
+    async def load(self, thing: Loadable, *, keep_alive_s: float | None = None, deadline_s: float = 30) -> None:
+        """Loads `thing` and leaves it idle, with a keep-alive of its own if one is given. Raises like `lease`."""
+        async with self.lease(thing, deadline_s=deadline_s):
+            self.holdings.entries[thing.name].keep_alive_s = keep_alive_s
 
-    def _told(self) -> None:
-        """Something changed: the ledger says so, and who waits looks again."""
-        self._write()
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    async def _wait_for_change(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._changed.wait()
-        except TimeoutError:
-            return
-
-    # --- figures ----------------------------------------------------------------------------------------------------
-    def snapshot(self) -> Snapshot:
-        """The budget is read anew: a container's limit, and what others hold, can change."""
-        configured_mib, margin_mib = self._configured
-        # ours as of now: what we grew by since the last sample would count as somebody else's
-        self._base_usage = sum((self._probe.usage(pid) for pid in self._own_pids()), Usage())
-        ours = self._base_usage.anon + sum(entry.sample.now.anon for entry in self._entries.values())
-        self.budget = budgets.decide(self._probe.machine(), ours, configured_mib=configured_mib, margin_mib=margin_mib)
-        return Snapshot(
-            usable=self.budget.usable,
-            budget=self.budget.total,
-            margin=self.budget.margin,
-            base=self._base_usage.total,
-            file_share=1.0 if self.budget.source == "configured" else FILE_SHARE,
-            held=tuple(
-                Held(
-                    stage=name,
-                    reserved=entry.need.usage,
-                    measured=entry.sample.now,
-                    in_use=entry.users > 0 or entry.state is RowState.LOADING,
-                    last_used_ns=entry.last_used_ns,
-                    heavy=entry.need.heavy,
-                )
-                for name, entry in self._entries.items()
-            ),
-        )
-
-    def peak_of(self, name: str) -> Usage:
-        """The measured peak of a stage that is loaded, in bytes."""
-        entry = self._entries.get(name)
+    async def unload(self, name: str) -> bool:
+        """False when it is not there. Raises `BusyNow` when it is in use."""
+        entry = self.holdings.entries.get(name)
         if entry is None:
-            return Usage()
-        self._measure(entry)
-        return entry.peak
+            return False
+        if entry.in_use and entry.state is not RowState.LEAVING:
+            raise BusyNow(f"{name} is in use", stage=name, retry_after_ms=1000)
+        await self.holdings.unload(entry)
+        return True
 
-    def _measure(self, entry: Entry) -> None:
-        if entry.thing.pid:
-            sample = self._probe.family_sample(entry.thing.pid)
-            if sample.now.total:
-                seen = sample.peak_since(entry.sample)
-                entry.peak = Usage(max(entry.peak.anon, seen.anon), max(entry.peak.file, seen.file))
-                entry.sample = sample
+    def prefetch(self, thing: Loadable) -> None:
+        """Gets `thing` ready in the background as far as the ledger admits: loaded, else its process prepared and its
+        weights read into the page cache. The lease that needs it says what is wrong with it."""
+        if self.holdings.relief.load_ahead and thing.name not in self.holdings.entries:
+            self.holdings.spawn(self._prefetch(thing))
 
-    def _read_all(self) -> None:
-        """One reading of every process; updates peaks. Called from a thread: replaces values, never mutates them."""
-        highest = Usage()
-        base = Usage()
-        for pid in self._own_pids():
-            sample = self._probe.sample(pid)
-            highest += sample.peak_since(self._base.get(pid, sample))
-            base += sample.now
-            self._base[pid] = sample
-        self._base_usage = base
-        for entry in list(self._entries.values()):
-            before = entry.sample
-            self._measure(entry)
-            highest += entry.sample.peak_since(before)
-        self.peaks = Peaks(max(self.peaks.total, highest.total), max(self.peaks.anon, highest.anon))
+    async def _prefetch(self, thing: Loadable) -> None:
+        try:
+            loaded = await self._ahead(thing, thing.need(), loads=True)
+            if not loaded:
+                if self.holdings.snapshot().free >= thing.weight_files_bytes:
+                    thing.read_ahead()
+                await self._ahead(thing, thing.prepared_need(), loads=False)
+        except AssistantError as error:
+            log.info("%s was not made ready ahead: %s", thing.name, error.message)
 
-    async def _sample_forever(self) -> None:
-        while True:
-            if any(entry.state in _MOVING for entry in self._entries.values()):
-                await asyncio.sleep(SAMPLE_S)
-            else:  # what is idle does not grow; a lease that begins wakes us
-                await self._wait_for_change(IDLE_SAMPLE_S)
-            await asyncio.to_thread(self._read_all)
-            self._write()
-
-    def _write(self) -> None:
-        self._ledger.write(
-            LedgerView(
-                writer_pid=os.getpid(),
-                budget=self.budget.total,
-                margin=self.budget.margin,
-                base_anon=self._base_usage.anon,
-                base_file=self._base_usage.file,
-                peak_anon=self.peaks.anon,
-                peak_total=self.peaks.total,
-                updated_ns=self._clock_ns(),
-                rows=tuple(entry.row() for entry in self._entries.values()),
-            )
-        )
+    async def _ahead(self, thing: Loadable, need: Need, *, loads: bool) -> bool:
+        """Whether there was room for `need` without taking anything that is wanted earlier."""
+        await self._planner(_LOOK_AGAIN_S)
+        try:
+            if thing.name in self.holdings.entries:
+                return True  # somebody was faster
+            try:
+                await self._make_room([need], nearer_than=self.holdings.journeys.next_use(thing.name))
+            except BusyNow:
+                return False
+            entry = self._reserve(thing, need)
+        finally:
+            self._planning.release()
+        await (self.holdings.load(entry) if loads else self.holdings.prepare(entry))
+        return True

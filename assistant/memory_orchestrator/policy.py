@@ -1,24 +1,31 @@
 """Who may load, who must go first, who is refused: pure functions on a snapshot. Decides; never acts.
 
-    plan(snapshot, need) -> Admit | Evict(victims) | Refuse(error)
+    plan(snapshot, needs) -> Admit | Evict(victims) | Refuse(error)
+    mode_of(room, needs)  -> resident | overlap | sequential
 
-This is the strict sequential mode: one heavy stage at a time. The total order of victims is: idle, then least
-recently used, then the larger, then the name; the same snapshot always gives the same victims.
+The total order of victims: what no running query will need goes first, then what is needed last (queries use their
+stages in a known order, so "least recently used" would throw out exactly what comes next); among equals, whose time is
+up soonest, then least recently used, then the larger, then the name. The same snapshot always gives the same victims.
 
-Mapped weights count whole against a budget that somebody has set. Against what a machine or a cgroup has, they count by
-`FILE_SHARE`: the kernel drops such pages before anybody suffers, and a model whose weights do not all stay in memory is
-slower, not fatal.
+Mapped weights count whole as long as that can ever fit. A model for which it cannot may still be admitted alone, with
+`FILE_SHARE` of its weights counted, where the budget is the machine's own and nobody set it: the kernel drops such
+pages before anybody suffers, and a model whose weights do not all stay in memory is slower, not fatal.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assistant.errors import BusyNow, MemoryRefused, NeverFits
 from assistant.memory_orchestrator.probe import MIB, Usage
+from assistant.messages import Mode
 
 FILE_SHARE = 0.5
 """Of mapped weights, what must fit into a machine: with less, each token would read most of them from disk again."""
+NOT_NEEDED = 1 << 30
+"""`Held.next_use` of a stage that no running query will need."""
+_FOREVER = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +37,6 @@ class Need:
     file: int
     kv: int = 0
     """Part of `anon`: the key-value slots, reserved in advance."""
-    heavy: bool = True
-    """False for a stage so small that it may stay beside a heavy one."""
 
     @property
     def usage(self) -> Usage:
@@ -47,12 +52,20 @@ class Held:
     measured: Usage
     in_use: bool
     last_used_ns: int
-    heavy: bool = True
+    until_ns: int = 0
+    """End of its keep-alive; 0 = none."""
+    next_use: int = NOT_NEEDED
+    """How many stages away a running query needs it: 0 = next."""
 
     @property
     def counts_as(self) -> Usage:
         """The larger of the two: a promise stays a promise until the stage has gone."""
         return Usage(max(self.reserved.anon, self.measured.anon), max(self.reserved.file, self.measured.file))
+
+    @property
+    def eviction_order(self) -> tuple[int, int, int, int, str]:
+        size = self.counts_as.total
+        return -self.next_use, self.until_ns or _FOREVER, self.last_used_ns, -size, self.stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +77,18 @@ class Snapshot:
     base: int
     """What the daemon and its fork server hold."""
     held: tuple[Held, ...] = ()
-    file_share: float = 1.0
-    """How much of mapped weights counts: 1, or `FILE_SHARE`."""
+    squeezable: bool = False
+    """Whether mapped weights may count by `FILE_SHARE` where they can never fit whole."""
+    margin_note: str = ""
+    """The arithmetic of a margin that was scaled."""
 
-    def cost(self, usage: Usage) -> int:
-        return usage.anon + int(usage.file * self.file_share)
+    @property
+    def room(self) -> int:
+        return self.usable - self.base
 
     @property
     def free(self) -> int:
-        return self.usable - self.base - sum(self.cost(row.counts_as) for row in self.held)
+        return self.room - sum(row.counts_as.total for row in self.held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,46 +106,79 @@ class Refuse:
     error: MemoryRefused
 
 
-def plan(snapshot: Snapshot, need: Need) -> Admit | Evict | Refuse:
-    """What to do so that `need` can load. A stage that is already held is the caller's to reuse, never planned."""
-    cost = snapshot.cost(need.usage)
-    if cost > snapshot.usable - snapshot.base:
-        return Refuse(NeverFits(_never(snapshot, need), stage=need.stage))
-    rivals = [row for row in snapshot.held if need.heavy and row.heavy]
-    if any(row.in_use for row in rivals):
-        names = ", ".join(row.stage for row in rivals if row.in_use)
-        return Refuse(BusyNow(f"{need.stage} must wait for {names}", stage=need.stage, retry_after_ms=1000))
+def plan(snapshot: Snapshot, needs: Sequence[Need], *, nearer_than: int = -1) -> Admit | Evict | Refuse:
+    """What to do so that all of `needs` can load together. A stage that is already held is the caller's to reuse.
 
-    def order(row: Held) -> tuple[int, int, str]:
-        return row.last_used_ns, -snapshot.cost(row.counts_as), row.stage
+    `nearer_than`: stages that are needed in so many steps or fewer stay. For loading ahead, which must not throw out
+    what is wanted as soon as the thing itself.
+    """
+    cost = sum(need.usage.total for need in needs)
+    share = 1.0
+    if cost > snapshot.room and snapshot.squeezable:
+        share = FILE_SHARE
+        cost = sum(_cost(need.usage, share) for need in needs)
+    if cost > snapshot.room:
+        return Refuse(NeverFits(_never(snapshot, needs, cost), stage=needs[0].stage))
 
-    victims = list(rivals)
-    free = snapshot.free + sum(snapshot.cost(row.counts_as) for row in victims)
-    for row in sorted((row for row in snapshot.held if row not in rivals and not row.in_use), key=order):
+    victims = []
+    free = snapshot.room - sum(_cost(row.counts_as, share) for row in snapshot.held)
+    movable = [row for row in snapshot.held if not row.in_use and row.next_use > nearer_than]
+    for row in sorted(movable, key=lambda row: row.eviction_order):
         if free >= cost:
             break
-        victims.append(row)
-        free += snapshot.cost(row.counts_as)
+        victims.append(row.stage)
+        free += _cost(row.counts_as, share)
     if free < cost:
-        return Refuse(
-            BusyNow(
-                f"{need.stage} needs {_mib(cost)} MiB and {_mib(max(0, free))} MiB are free while others work",
-                stage=need.stage,
-                retry_after_ms=1000,
-            )
-        )
-    return Evict(tuple(row.stage for row in sorted(victims, key=order))) if victims else Admit()
+        return Refuse(BusyNow(_busy(snapshot, needs, cost, free), stage=needs[0].stage, retry_after_ms=1000))
+    return Evict(tuple(victims)) if victims else Admit()
 
 
-def _never(snapshot: Snapshot, need: Need) -> str:
-    room = snapshot.usable - snapshot.base
-    smaller = f", or choose a smaller stages.{need.stage}.model" if need.heavy else ""
+def excess(snapshot: Snapshot) -> tuple[str, ...]:
+    """Idle stages that must go because the budget has become smaller than what is held. One that was admitted alone
+    by a share of its weights may stay."""
+    if snapshot.squeezable and len(snapshot.held) == 1:
+        (row,) = snapshot.held
+        over = _cost(row.counts_as, FILE_SHARE) - snapshot.room
+    else:
+        over = -snapshot.free
+    victims = []
+    for row in sorted((row for row in snapshot.held if not row.in_use), key=lambda row: row.eviction_order):
+        if over <= 0:
+            break
+        victims.append(row.stage)
+        over -= row.counts_as.total
+    return tuple(victims)
+
+
+def mode_of(room: int, needs: Sequence[Need]) -> Mode:
+    """How stages with these needs can live in `room` bytes."""
+    sizes = sorted((need.usage.total for need in needs), reverse=True)
+    if sum(sizes) <= room:
+        return "resident"
+    return "overlap" if sum(sizes[:2]) <= room else "sequential"
+
+
+def _cost(usage: Usage, share: float) -> int:
+    return usage.anon + int(usage.file * share)
+
+
+def _busy(snapshot: Snapshot, needs: Sequence[Need], cost: int, free: int) -> str:
+    users = ", ".join(row.stage for row in snapshot.held if row.in_use) or "others"
+    return f"{_names(needs)} needs {_mib(cost)} MiB, and {_mib(max(0, free))} MiB are free while {users} works"
+
+
+def _never(snapshot: Snapshot, needs: Sequence[Need], cost: int) -> str:
+    room = snapshot.room
     return (
-        f"{need.stage} needs {_mib(snapshot.cost(need.usage))} MiB, but the budget of {_mib(snapshot.budget)} MiB"
-        f" - margin {_mib(snapshot.margin)} - our own processes {_mib(snapshot.base)} leaves"
+        f"{_names(needs)} needs {_mib(cost)} MiB, but the budget of {_mib(snapshot.budget)} MiB"
+        f" - margin {_mib(snapshot.margin)}{snapshot.margin_note} - our own processes {_mib(snapshot.base)} leaves"
         f" {f'{_mib(room)} MiB' if room > 0 else 'nothing'};"
-        f" raise memory.budget_mib or lower memory.margin_mib{smaller}"
+        f" raise memory.budget_mib or lower memory.margin_mib, or choose a smaller stages.{needs[0].stage}.model"
     )
+
+
+def _names(needs: Sequence[Need]) -> str:
+    return " and ".join(need.stage for need in needs)
 
 
 def _mib(size: int) -> int:

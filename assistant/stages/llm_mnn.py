@@ -116,13 +116,14 @@ class MnnLlm:
                 code="prompt-too-long",
             )
         started = time.monotonic()
-        logits = yield from self._trusted_prefill(prompt)
+        chunk = min(self._options.prefill_chunk, max(1, request.prefill_chunk or self._options.prefill_chunk))
+        logits = yield from self._trusted_prefill(prompt, chunk)
         yield from self._decode(request, logits, prompt, min(room, request.max_new_tokens), started)
 
-    def _trusted_prefill(self, prompt: list[int]) -> Generator[Progress, None, NDArray[np.float32]]:
+    def _trusted_prefill(self, prompt: list[int], chunk: int) -> Generator[Progress, None, NDArray[np.float32]]:
         """Logits that whole weights have given: a cache that turns out damaged is made anew before anything is said."""
         try:
-            logits = yield from self._prefill(prompt)
+            logits = yield from self._prefill(prompt, chunk)
             if self._check is None or self._check.good():
                 self._note()
                 return logits
@@ -132,13 +133,13 @@ class MnnLlm:
                 raise
         log.warning("the weight cache %s was damaged and is made anew", self._cache.path)
         self._start()
-        return (yield from self._prefill(prompt))
+        return (yield from self._prefill(prompt, chunk))
 
-    def _prefill(self, prompt: list[int]) -> Generator[Progress, None, NDArray[np.float32]]:
+    def _prefill(self, prompt: list[int], chunk: int) -> Generator[Progress, None, NDArray[np.float32]]:
         self._llm.reset()
         logits = np.empty(0, np.float32)
-        for begin in range(0, len(prompt), self._options.prefill_chunk):
-            piece = prompt[begin : begin + self._options.prefill_chunk]
+        for begin in range(0, len(prompt), chunk):
+            piece = prompt[begin : begin + chunk]
             logits = self._forward(piece, first=True)
             yield Progress(done=begin + len(piece), total=len(prompt))
         return logits

@@ -78,6 +78,7 @@ class Worker:
         self._log: LogPipe | None = None
         self._exit: asyncio.Future[int] | None = None
         self._request = 0
+        self._killed_for = ""
 
     @property
     def alive(self) -> bool:
@@ -198,6 +199,12 @@ class Worker:
         self.state = WorkerState.FAILED
         await self.stop(kill=True)
 
+    def kill(self, why: str) -> None:
+        """At once; whoever waits for a result gets `StageDied` code "stage-over-memory" that says `why`."""
+        self._killed_for = why
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
     async def stop(self, *, kill: bool = False) -> Rung:
         """Request → SIGTERM → SIGKILL, each with a grace time; always reaped; safe to repeat.
 
@@ -265,6 +272,9 @@ class Worker:
 
     def _died(self) -> StageDied:
         self.state = WorkerState.FAILED
+        if self._killed_for:
+            told = f"the worker of {self.stage} {self._killed_for}"
+            return StageDied(told, code="stage-over-memory", stage=self.stage.value)
         status = self._exit.result() if self._exit is not None and self._exit.done() else None
         if status == -signal.SIGKILL:
             how = "was killed; the kernel may have been out of memory (see memory.budget_mib)"

@@ -1,26 +1,30 @@
 """Keeps one stage: its settings, its worker, what it costs. What the memory orchestrator loads and unloads.
 
-Decides when a start is tried again; the orchestrator decides whether there is memory for it.
+Decides nothing about memory and nothing about trying again: the orchestrator does.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
+import os
 import time
-from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assistant.errors import StageDied, StageError, StageStartTimeout
+from assistant.errors import StageError
 from assistant.memory_orchestrator.calibration import Calibration
-from assistant.memory_orchestrator.estimate import estimate, without_kv
+from assistant.memory_orchestrator.estimate import estimate, prepared, without_kv
 from assistant.memory_orchestrator.policy import Need
+from assistant.memory_orchestrator.pressure import RELIEF, Relief
 from assistant.memory_orchestrator.probe import Usage
 from assistant.messages import Emit, LlmDone, Stage, StageOutput, StageRequest
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.fork_client import ForkServer
+from assistant.stages.placement import Placement
 from assistant.stages.process import Worker, WorkerState
 from assistant.stages.registry import engine_path
 
@@ -50,14 +54,15 @@ class StageSpec:
     kv_token_bytes: int = 0
     """Of one token."""
     options: Mapping[str, Any] | None = None
+    placement: Placement = field(default_factory=Placement)
 
-    def engine_config(self, *, distrust_cache: bool = False) -> EngineConfig:
+    def engine_config(self, threads: int, *, distrust_cache: bool = False) -> EngineConfig:
         return EngineConfig(
             model=self.model,
             model_dir=self.model_dir,
             digest=self.digest,
             cache_dir=self.cache_dir,
-            threads=self.threads,
+            threads=threads,
             options=dict(self.options or {}),
             distrust_cache=distrust_cache,
         )
@@ -67,11 +72,10 @@ class StageSpec:
         """A first start reads all weights and writes them anew, on a disk that may be an SD card."""
         return self.start_timeout_s + self.weight_bytes / _SLOWEST_DISK
 
-    @property
-    def calibration_key(self) -> str:
+    def calibration_key(self, threads: int) -> str:
         """Everything that changes what a stage holds."""
         options = ",".join(f"{key}={value}" for key, value in sorted((self.options or {}).items()))
-        return f"{self.engine}/{self.model}/{self.digest[:16]}/t{self.threads}/{options}"
+        return f"{self.engine}/{self.model}/{self.digest[:16]}/t{threads}/{options}"
 
 
 class Supervisor:
@@ -84,21 +88,29 @@ class Supervisor:
         calibration: Calibration,
         emit: Emit = lambda name, data: None,
         path: str | None = None,
+        relief: Callable[[], Relief] = lambda: RELIEF["normal"],
     ) -> None:
-        """`path`: `module:Class` of an engine that is not in the registry."""
+        """`path`: `module:Class` of an engine that is not in the registry. `relief`: what the pressure asks for."""
         self.spec = spec
         self.load_ms = 0.0
         """From the request to a loaded engine: fork, import, load."""
         self.run_ms = 0.0
+        """Of all requests since `reset_figures`."""
         self._tokens = 0
         """Most tokens in one request since the load."""
         self._worked = False
         self._info: EngineInfo | None = None
+        self._threads = spec.threads
+        """Of the engine that is loaded."""
+        self._derived = ""
+        """Where the last load found its weights laid out for this machine."""
         self._path = path or engine_path(spec.stage, spec.engine)
         self._server = server
         self._calibration = calibration
         self._emit = emit
+        self._relief = relief
         self._worker: Worker | None = None
+        self._at_work = asyncio.Lock()
 
     # --- Loadable ---------------------------------------------------------------------------------------------------
     @property
@@ -118,36 +130,81 @@ class Supervisor:
         worker = self._worker
         return worker.pid if worker is not None and worker.alive else 0
 
-    def need(self) -> Need:
-        return estimate(
-            self.name,
-            self.spec.engine,
-            self.spec.weight_bytes,
-            self.spec.kv_bytes,
-            self._calibration.peak(self.spec.calibration_key),
-        )
+    @property
+    def fresh(self) -> bool:
+        return self._threads == self._threads_now()
 
-    def settle(self, peak: Usage) -> None:
+    @property
+    def weight_files_bytes(self) -> int:
+        return self.spec.weight_bytes
+
+    def _threads_now(self) -> int:
+        return self._relief().thread_count(self.spec.threads)
+
+    def need(self) -> Need:
+        measured = self._calibration.peak(self.spec.calibration_key(self._threads_now()))
+        return estimate(self.name, self.spec.engine, self.spec.weight_bytes, self.spec.kv_bytes, measured)
+
+    def prepared_need(self) -> Need:
+        return prepared(self.name, self.spec.engine)
+
+    def settle(self, peak: Usage) -> bool:
         """Learns from loads that worked: one that was broken off, or that made derived files, says nothing of the
         next."""
-        if self._worked and self._info is not None and not self._info.made_derived:
+        if not self._worked or self._info is None:
+            return False
+        if not self._info.made_derived:
             usage = without_kv(peak, self._tokens * self.spec.kv_token_bytes)
-            self._calibration.learn(self.spec.calibration_key, usage, self._info.derived)
-        self._tokens, self._worked, self._info = 0, False, None
+            self._calibration.learn(self.spec.calibration_key(self._threads), usage, self._info.derived)
+        return True
 
-    async def load(self) -> None:
-        """Forks, imports, loads. A start that crashed or hung is tried once more, without trusting its cache.
+    def read_ahead(self) -> None:
+        """The kernel reads the weights (those laid out for this machine, where there are any) while we do other
+        things; it drops them again when memory gets scarce."""
+        for file in _weights(Path(self._derived) if self._derived else self.spec.model_dir):
+            with contextlib.suppress(OSError):
+                fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_WILLNEED)
+                finally:
+                    os.close(fd)
 
-        Raises what the engine raised, `StageStartTimeout`, or `StageDied`.
-        """
+    async def prepare(self) -> None:
+        """Raises `StageStartTimeout`, `StageDied` or what importing the engine raised."""
         started = time.monotonic()
-        self._emit("stage-load-start", {"stage": self.name, "engine": self.engine, "model": self.model})
+        with contextlib.suppress(OSError):  # the engine says what it cannot do without it
+            self.spec.cache_dir.mkdir(parents=True, exist_ok=True)
+        worker = Worker(self.spec.stage, self._server)
+        self._worker = worker
         try:
-            await self._start(distrust_cache=False)
-        except (StageDied, StageStartTimeout) as error:
-            log.warning("%s; starting it once more", error.message)
-            await self._start(distrust_cache=True)
-        self.load_ms = (time.monotonic() - started) * 1000
+            await worker.prepare(self._path, self.spec.start_timeout_s, self.spec.placement)
+        except BaseException:
+            self._worker = None
+            await worker.stop()
+            raise
+        self.load_ms += (time.monotonic() - started) * 1000
+
+    async def load(self, *, again: bool = False) -> None:
+        """Forks and imports unless `prepare` has; loads. Raises what the engine raised, `StageStartTimeout`, or
+        `StageDied`."""
+        self._emit("stage-load-start", {"stage": self.name, "engine": self.engine, "model": self.model})
+        if self.pid == 0:
+            self.load_ms = 0.0
+            await self.unload()
+            await self.prepare()
+        started = time.monotonic()
+        worker = self._worker
+        assert worker is not None
+        self._tokens, self._worked, self._threads = 0, False, self._threads_now()
+        try:
+            config = self.spec.engine_config(self._threads, distrust_cache=again)
+            self._info, _ = await worker.load(config, self.spec.start_deadline_s)
+        except BaseException:
+            self._worker = None
+            await worker.stop()
+            raise
+        self._derived = self._info.derived
+        self.load_ms += (time.monotonic() - started) * 1000
         self._emit("stage-load-end", {"stage": self.name, "load_ms": round(self.load_ms, 1)})
 
     async def unload(self) -> None:
@@ -155,27 +212,27 @@ class Supervisor:
         if worker is not None:
             await worker.stop()
 
+    def kill(self, why: str) -> None:
+        if self._worker is not None:
+            self._worker.kill(why)
+
     def reset_figures(self) -> None:
         """At the start of a query."""
         self.load_ms = self.run_ms = 0.0
 
     # --- work -------------------------------------------------------------------------------------------------------
-    async def _start(self, *, distrust_cache: bool) -> None:
-        with contextlib.suppress(OSError):  # the engine says what it cannot do without it
-            self.spec.cache_dir.mkdir(parents=True, exist_ok=True)
-        worker = Worker(self.spec.stage, self._server)
-        self._worker = worker
-        try:
-            await worker.prepare(self._path, self.spec.start_timeout_s)
-            config = self.spec.engine_config(distrust_cache=distrust_cache)
-            self._info, _ = await worker.load(config, self.spec.start_deadline_s)
-        except BaseException:
-            self._worker = None
-            await worker.stop()
-            raise
-
     async def run(self, request: StageRequest) -> AsyncGenerator[StageOutput]:
-        """One request, inside a lease. Raises `StageError` and what the engine raises."""
+        """One request, inside a lease; a second one waits for the first. Raises `StageError` and what the engine
+        raises."""
+        async with self._at_work:
+            stream = self._run(request)
+            try:
+                async for body in stream:
+                    yield body
+            finally:
+                await stream.aclose()
+
+    async def _run(self, request: StageRequest) -> AsyncGenerator[StageOutput]:
         if self._worker is None or self._worker.state is not WorkerState.READY:
             raise StageError(f"{self.name} is not loaded", stage=self.name)
         started = time.monotonic()
@@ -188,4 +245,11 @@ class Supervisor:
             self._worked = True
         finally:
             await stream.aclose()
-            self.run_ms = (time.monotonic() - started) * 1000
+            self.run_ms += (time.monotonic() - started) * 1000
+
+
+def _weights(folder: Path) -> list[Path]:
+    try:
+        return [file for file in folder.iterdir() if file.is_file()]
+    except OSError:
+        return []

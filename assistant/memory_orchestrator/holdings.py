@@ -1,0 +1,220 @@
+"""What is loaded: the entries, their way from reservation to rest and out, and the ledger that says so.
+
+Every change of an entry happens here or under the orchestrator's lock. Knows `Loadable`, never a stage; plans nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from assistant.errors import StageError
+from assistant.memory_orchestrator.entry import Entry
+from assistant.memory_orchestrator.figures import Figures, Peaks
+from assistant.memory_orchestrator.journey import Journey, Journeys
+from assistant.memory_orchestrator.ledger import LedgerView, RowState
+from assistant.memory_orchestrator.policy import NOT_NEEDED, Snapshot, excess
+from assistant.memory_orchestrator.pressure import RELIEF, Relief
+from assistant.memory_orchestrator.probe import MIB, Usage
+from assistant.messages import Emit
+from assistant.tasks import uninterrupted
+
+log = logging.getLogger(__name__)
+
+_BACK_SHARE, _BACK_LOOK_S, _BACK_LOOKS = 0.75, 0.005, 20
+"""Memory of a process that ended counts as back when so much of it shows in the kernel's figures, or after so many
+looks: others may have taken it meanwhile, which the next snapshot sees."""
+_PREPARED_S = 30
+"""How long a prepared process waits for its weights where idle stages are unloaded at once."""
+
+
+class Holdings:
+    def __init__(self, figures: Figures, *, keep_alive_s: float, emit: Emit, clock_ns: Callable[[], int]) -> None:
+        """`keep_alive_s`: how long an idle stage stays; 0 = not at all, negative = for ever."""
+        self.figures = figures
+        self.entries: dict[str, Entry] = {}
+        self.journeys = Journeys()
+        self.relief: Relief = RELIEF["normal"]
+        """What the pressure on the machine asks for."""
+        self._keep_alive_s = keep_alive_s
+        self._emit = emit
+        self._clock_ns = clock_ns
+        self._changed = asyncio.Event()
+        self._background: set[asyncio.Task[Any]] = set()
+
+    async def close(self) -> None:
+        """Unloads everything and removes the ledger; never raises."""
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await asyncio.gather(*(self.unload(entry) for entry in list(self.entries.values())))
+        self.figures.close()
+
+    # --- from reservation to rest -----------------------------------------------------------------------------------
+    async def load(self, entry: Entry) -> None:
+        """A failed load evicts everything that is idle and is tried once more; a model's own fault is not."""
+        entry.state = RowState.LOADING
+        try:
+            try:
+                await entry.thing.load()
+            except StageError as error:
+                if entry.state is RowState.LEAVING:
+                    raise
+                log.warning("%s; what is idle goes, and %s is loaded once more", error.message, entry.thing.name)
+                await self.evict([name for name, one in self.entries.items() if not one.in_use], entry.thing.name)
+                await entry.thing.load(again=True)
+        except BaseException:
+            await self.unload(entry)
+            raise
+        self.figures.measure(entry)
+        self._ready(entry)
+
+    def _ready(self, entry: Entry) -> None:
+        if entry.users:
+            entry.state = RowState.IN_USE
+        else:
+            self.rest(entry)
+        self.told()
+
+    async def prepare(self, entry: Entry) -> None:
+        entry.state = RowState.LOADING
+        try:
+            await entry.thing.prepare()
+        except BaseException:
+            await self.unload(entry)
+            raise
+        self.figures.measure(entry)
+        entry.state = RowState.PREPARED
+        entry.until_ns = self._until(self._keep_alive_s or _PREPARED_S)
+        self.told()
+
+    def settle(self, entry: Entry) -> None:
+        """After work: measures, tells the stage what it took, and lets it rest."""
+        self.figures.measure(entry)
+        if entry.at_rest is None and entry.thing.settle(entry.peak):
+            entry.at_rest = entry.sample.now
+        self.rest(entry)
+
+    def rest(self, entry: Entry) -> None:
+        """Nobody uses it: it stays for its keep-alive, and as long as a running query will need it."""
+        entry.state = RowState.IDLE
+        entry.until_ns = self._until(self._keep_alive_s if entry.keep_alive_s is None else entry.keep_alive_s)
+        if entry.leaks:
+            held, promised = entry.sample.now.anon // MIB, entry.need.anon // MIB
+            log.warning("%s holds %d MiB at rest, promised were %d: restarted", entry.thing.name, held, promised)
+            self._emit("memory-evict", {"stage": entry.thing.name, "for": "leak"})
+            self.spawn(self.unload(entry))
+
+    def _until(self, configured_s: float) -> int:
+        stays_s = self.relief.keep_alive_s(configured_s)
+        return 0 if stays_s < 0 else self._clock_ns() + int(stays_s * 1e9)
+
+    @contextmanager
+    def journey(self, stages: Sequence[str]) -> Iterator[Journey]:
+        """Tells which stages a query will need, in order, for as long as it runs."""
+        with self.journeys.of(stages) as journey:
+            yield journey
+        self.told()  # what it needed may go now
+
+    async def evict(self, names: Iterable[str], for_whom: str) -> None:
+        """Returns when their processes are reaped and their memory shows as free."""
+        victims = [entry for name in names if (entry := self.entries.get(name)) is not None]
+        for victim in victims:
+            self._emit("memory-evict", {"stage": victim.thing.name, "for": for_whom})
+        await asyncio.gather(*(self.unload(victim) for victim in victims))
+
+    async def unload(self, entry: Entry) -> None:
+        """Returns when the process is reaped, so that the kernel has its memory back. A cancel does not interrupt it,
+        and who comes while it goes on waits for the same end."""
+        if entry.leaving is None:
+            entry.state, entry.until_ns = RowState.LEAVING, 0
+            entry.leaving = asyncio.create_task(self._leave(entry))
+        await uninterrupted(entry.leaving)
+
+    async def _leave(self, entry: Entry) -> None:
+        self.told()
+        held, before = entry.sample.now.anon, self.figures.probe.free()
+        await entry.thing.unload()
+        for _ in range(_BACK_LOOKS):
+            if self.figures.probe.free() - before >= held * _BACK_SHARE:
+                break
+            await asyncio.sleep(_BACK_LOOK_S)
+        if self.here(entry):
+            del self.entries[entry.thing.name]
+        self.told()
+
+    # --- for the housekeeper ----------------------------------------------------------------------------------------
+    def overdue(self) -> list[str]:
+        """Idle stages whose keep-alive is over, or whose process has died."""
+        now = self._clock_ns()
+        at_rest = [(name, one) for name, one in self.entries.items() if not one.in_use]
+        return [
+            name for name, one in at_rest if not one.thing.pid or (0 < one.until_ns <= now and not self._soon(name))
+        ]
+
+    def next_end_ns(self) -> int:
+        """When the next keep-alive is over; 0 = none will be."""
+        ends = [one.until_ns for name, one in self.entries.items() if not one.in_use and not self._soon(name)]
+        return min((end for end in ends if end), default=0)
+
+    def _soon(self, name: str) -> bool:
+        return self.journeys.next_use(name) < NOT_NEEDED
+
+    def excess(self) -> tuple[str, ...]:
+        """Idle stages that the budget, as it is now, has no room for."""
+        return excess(self.snapshot())
+
+    def relieve(self, relief: Relief) -> None:
+        """Takes over what the pressure asks for: shorter keep-alives at once, the rest at the next load."""
+        before, self.relief = self.relief, relief
+        if relief.keep_alive >= before.keep_alive:
+            return
+        for entry in self.entries.values():
+            if not entry.in_use:
+                until = self._until(self._keep_alive_s if entry.keep_alive_s is None else entry.keep_alive_s)
+                entry.until_ns = min(entry.until_ns or until, until)
+        self.told()
+
+    # --- figures ----------------------------------------------------------------------------------------------------
+    def snapshot(self, *, without: Collection[Entry] = ()) -> Snapshot:
+        return self.figures.snapshot(self.entries, self.journeys.next_use, without=without)
+
+    def peak_of(self, name: str) -> Usage:
+        """The measured peak of a stage that is loaded, in bytes."""
+        entry = self.entries.get(name)
+        if entry is None:
+            return Usage()
+        self.figures.measure(entry)
+        return entry.peak
+
+    @property
+    def peaks(self) -> Peaks:
+        return self.figures.peaks
+
+    def view(self) -> LedgerView:
+        return self.figures.view(self.entries.values())
+
+    def told(self) -> None:
+        """Something changed: the ledger says so, and who waits looks again."""
+        self.figures.write(self.entries.values())
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def wait_for_change(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """In the background; `close` waits for it."""
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    def here(self, entry: Entry) -> bool:
+        return self.entries.get(entry.thing.name) is entry

@@ -1,0 +1,82 @@
+"""What is known of a query so far, and the report that becomes of it. Imports `messages` and `query`; runs nothing."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from assistant.errors import AssistantError
+from assistant.memory_orchestrator.budget import Budget
+from assistant.memory_orchestrator.figures import Peaks
+from assistant.memory_orchestrator.probe import MIB, Usage
+from assistant.messages import (
+    AudioReport,
+    ErrorReport,
+    IntentReport,
+    MemoryReport,
+    Mode,
+    Outcome,
+    QueryReport,
+    StageReport,
+    Timings,
+)
+from assistant.query import Query
+from assistant.stages.supervisor import Supervisor
+
+
+@dataclass(slots=True)
+class Run:
+    query: Query
+    peaks: Peaks
+    """Of all processes, during this query."""
+    transcript: str = ""
+    intent: IntentReport = field(default_factory=IntentReport)
+    reply: str = ""
+    error: AssistantError | None = None
+    timings: dict[str, float] = field(default_factory=dict)
+    stages: list[StageReport] = field(default_factory=list)
+
+    def since_start(self) -> float:
+        return (time.monotonic() - self.query.started) * 1000
+
+    def add_stage(self, supervisor: Supervisor, peak: Usage) -> None:
+        self.stages.append(
+            StageReport(
+                name=supervisor.name,
+                engine=supervisor.engine,
+                model=supervisor.model,
+                load_ms=round(supervisor.load_ms, 1),
+                run_ms=round(supervisor.run_ms, 1),
+                anon_mib=round(peak.anon / MIB, 1),
+                file_mib=round(peak.file / MIB, 1),
+            )
+        )
+
+    def report(self, outcome: Outcome, budget: Budget, mode: Mode) -> QueryReport:
+        sink = self.query.sink
+        audio = None
+        if sink is not None and sink.seconds:
+            audio = AudioReport(path=self.query.sink_path, sample_rate=sink.sample_rate, seconds=round(sink.seconds, 3))
+        timings = {name: round(value, 1) for name, value in self.timings.items()}
+        return QueryReport(
+            query_id=self.query.id,
+            transcript=self.transcript,
+            intent=self.intent,
+            reply=self.reply,
+            outcome=outcome,
+            error=ErrorReport(**self.error.to_dict()) if self.error is not None else None,
+            audio=audio,
+            timings_ms=Timings(**timings, total=round(self.since_start(), 1)),
+            stages=tuple(self.stages),
+            memory=MemoryReport(
+                budget_mib=round(budget.total / MIB, 1),
+                margin_mib=round(budget.margin / MIB, 1),
+                peak_mib=round(self.peaks.total / MIB, 1),
+                peak_anon_mib=round(self.peaks.anon / MIB, 1),
+                mode=mode,
+            ),
+        )
+
+
+def ms_since(started: float) -> float:
+    return (time.monotonic() - started) * 1000
