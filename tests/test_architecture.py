@@ -78,6 +78,7 @@ BORDERS: dict[str, tuple[str, ...]] = {
     "zmq": ("api.",),
     "typer": ("cli",),
     "rich": ("cli", "model_store.progress"),
+    "pygal": ("bench.",),
 }
 ENGINE_LIBRARIES = ("MNN", "vosk", "ctranslate2", "piper", "onnxruntime", "onnx", "hassil", "sounddevice", "tokenizers")
 
