@@ -51,8 +51,8 @@ CALM_S = 30.0
 class _Finding:
     rank: int
     reason: str
-    slow: bool = False
-    """Wants a second reading: one swapped page or one hot second is no state."""
+    twice: str = ""
+    """The name of a sensor whose word counts when it says so twice: one swapped page or one hot second is no state."""
 
 
 def _findings(readings: Readings, margin: int, *, back: bool = False) -> Iterator[_Finding]:
@@ -60,7 +60,7 @@ def _findings(readings: Readings, margin: int, *, back: bool = False) -> Iterato
     if (stalled := readings.stalled) is not None:
         band = _STALLED_BAND if back else 1.0
         rank = sum(stalled >= limit * band for limit in STALLED_PERCENT)
-        yield _Finding(rank, f"memory {stalled:.0f} % stalled", slow=True)
+        yield _Finding(rank, f"memory {stalled:.0f} % stalled", twice="stalls")
     if (left := readings.available) is not None:
         band = _AVAILABLE_BAND if back else 1.0
         rank = sum(left < margin * share * band for share in MARGIN_SHARE)
@@ -68,7 +68,7 @@ def _findings(readings: Readings, margin: int, *, back: bool = False) -> Iterato
     if readings.temperature_c is not None and readings.trip_c is not None:
         above = readings.temperature_c - readings.trip_c + (_BAND_C if back else 0.0)
         rank = sum(above >= limit for limit in ABOVE_TRIP_C)
-        yield _Finding(rank, f"temperature {readings.temperature_c:.0f} °C of {readings.trip_c:.0f}", slow=True)
+        yield _Finding(rank, f"temperature {readings.temperature_c:.0f} °C of {readings.trip_c:.0f}", twice="heat")
     if (clock := readings.frequency) is not None:
         band = _CLOCK_BAND if back else 0.0
         rank = sum(clock <= share + band for share in CLOCK_SHARE)
@@ -103,7 +103,7 @@ class Pressure:
     def __init__(self, calm_s: float = CALM_S) -> None:
         self._calm_s = calm_s
         self._rank = 0
-        self._slow_before = 0
+        self._said_before: dict[str, int] = {}
         self._calm_since: float | None = None
         self._reasons: tuple[str, ...] = ()
 
@@ -115,26 +115,29 @@ class Pressure:
         """One look at the machine, at `now_s` of a clock that never goes back; True when the level changed."""
         before = self._rank
         self._rank = max(self._rank, self._confirmed(readings, margin))
-        if _rank(readings, margin, back=True) >= self._rank:
+        near = _rank(readings, margin, back=True)
+        if near >= self._rank:
             self._calm_since = None
         elif self._calm_since is None:
             # counted from the first calm reading, not from the last bad one: nobody looked in between
             self._calm_since = now_s
         elif now_s - self._calm_since >= self._calm_s:
             self._rank -= 1
-            self._calm_since = now_s if _rank(readings, margin, back=True) < self._rank else None
+            self._calm_since = now_s if near < self._rank else None
         self._reasons = self._explain(readings, margin, now_s)
         return self._rank != before
 
     def _confirmed(self, readings: Readings, margin: int) -> int:
-        slow = fast = 0
+        ranks, said = [0], {}
         for finding in _findings(readings, margin):
-            if finding.slow:
-                slow = max(slow, finding.rank)
-            else:
-                fast = max(fast, finding.rank)
-        before, self._slow_before = self._slow_before, slow
-        return max(fast, slow if slow == _CRITICAL else min(slow, before))
+            rank = finding.rank
+            if finding.twice:
+                said[finding.twice] = rank
+                if rank < _CRITICAL:
+                    rank = min(rank, self._said_before.get(finding.twice, 0))
+            ranks.append(rank)
+        self._said_before = said
+        return max(ranks)
 
     def _explain(self, readings: Readings, margin: int, now_s: float) -> tuple[str, ...]:
         if not self._rank:

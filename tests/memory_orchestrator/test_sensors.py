@@ -163,13 +163,18 @@ def test_available_is_the_lesser_of_the_machine_and_every_limit_above_us(
 
 
 READ_AND_HOLD = """
-import sys
-from pathlib import Path
+import os, sys
 from assistant.memory_orchestrator.sensors import Sensors
 sensors = Sensors()
 seen = [sensors.read().available]
-for _ in range(3):  # read more than once, its pages become active
-    Path(sys.argv[1]).read_bytes()
+with open(sys.argv[1], "w+b") as weights:  # written here, so that their pages are charged here
+    for _ in range(100):
+        weights.write(bytes(1 << 20))
+    os.fsync(weights.fileno())
+for _ in range(3):  # read more than once, they become active
+    with open(sys.argv[1], "rb") as weights:
+        while weights.read(1 << 20):
+            pass
 seen.append(sensors.read().available)
 block = b"x" * (100 << 20)
 seen.append(sensors.read().available)
@@ -199,11 +204,9 @@ def small_cgroup() -> Iterator[Path]:
 def test_in_a_real_cgroup_memory_that_is_held_is_gone_and_weights_that_were_read_are_not(
     small_cgroup: Path, tmp_path: Path
 ) -> None:
-    weights = tmp_path / "weights"
-    weights.write_bytes(b"w" * (100 * MIB))
     enter = ["sh", "-c", f'echo $$ > {small_cgroup}/cgroup.procs && exec "$@"', "sh"]
     done = subprocess.run(
-        [*enter, sys.executable, "-c", READ_AND_HOLD, str(weights)],
+        [*enter, sys.executable, "-c", READ_AND_HOLD, str(tmp_path / "weights")],
         capture_output=True, text=True, cwd=Path(__file__).parents[2],
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
