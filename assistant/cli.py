@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from assistant import __version__, cli_ask, cli_bench, cli_config, cli_models, cli_output
+from assistant import (
+    __version__,
+    cli_ask,
+    cli_bench,
+    cli_config,
+    cli_memory,
+    cli_models,
+    cli_output,
+    cli_run,
+    cli_status,
+    cli_top,
+)
 from assistant.errors import UsageError
 
 # typer's own name for what its parser raises is private; this is the public way to it
@@ -16,7 +27,17 @@ _ParserError: type[Exception] = typer.BadParameter.__mro__[1]
 app = typer.Typer(
     help="A fully local voice assistant.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
-app.command()(cli_ask.ask)
+for _verb in (
+    cli_ask.ask,
+    cli_run.run,
+    cli_status.status,
+    cli_memory.ps,
+    cli_top.top,
+    cli_memory.load,
+    cli_memory.unload,
+    cli_status.cancel,
+):
+    app.command()(_verb)
 app.add_typer(cli_models.app, name="models")
 app.command("config")(cli_config.config)
 app.add_typer(cli_bench.app, name="bench")

@@ -24,6 +24,11 @@ def checkout() -> Path | None:
     return root if (root / "pyproject.toml").is_file() and (root / "models/catalog.toml").is_file() else None
 
 
+def package_root() -> Path:
+    """What PYTHONPATH must hold for another process to run this very code."""
+    return _PACKAGE.parent
+
+
 def models_dir() -> Path:
     root = checkout()
     return root / "models" if root else _xdg("XDG_DATA_HOME", ".local/share") / "models"

@@ -54,10 +54,12 @@ async def _serve(config: Config) -> None:
     events = QueryEvents()
     # the lock comes first: of two that start at the same moment, one touches nothing of the other
     with sockets.DaemonLock(folder):
-        async with Assistant(config, owner="daemon", emit=events) as assistant:
-            async with Server(assistant, events, folder, stop.set):
-                say(f"ready: {folder}")
-                await stop.wait()
+        async with (
+            Assistant(config, owner="daemon", emit=events) as assistant,
+            Server(assistant, events, folder, stop.set),
+        ):
+            say(f"ready: {folder}")
+            await stop.wait()
 
 
 if __name__ == "__main__":

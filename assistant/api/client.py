@@ -5,6 +5,7 @@ Whoever calls it needs no event loop and no knowledge of frames; errors of the d
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,6 +72,7 @@ class Client:
             raise NotRunning(f"no daemon listens at {path}; start one with 'assistant run'")
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._open: dict[str, zmq.Socket[bytes]] = {}
+        self._daemon = 0
 
     def _socket(self, name: str) -> zmq.Socket[bytes]:
         if name not in self._open:
@@ -151,24 +153,32 @@ class Client:
             ) from None
 
     # --- a query ----------------------------------------------------------------------------------------------------
-    def ask(self, ask: wire.Ask, pcm: bytes = b"") -> Iterator[tuple[Any, bytes]]:
-        """(reply, its PCM) as they come; the last one is a `wire.Report`.
+    def ask(self, ask: wire.Ask, pcm: bytes = b"") -> str:
+        """Sends a query; what `replies` takes. `pcm`: s16le mono 16 kHz, when `ask.text` is None.
 
-        `pcm`: s16le mono 16 kHz, when `ask.text` is None. Raises what the daemon raised before the query began
-        (`BusyNow`, `UsageError`, `Cancelled`), `NotRunning` when the daemon goes away.
+        Raises `NotRunning`, or `UsageError` for what the daemon would refuse by its size.
         """
-        daemon = self.ping().pid
-        sent = self._send(sockets.COMMAND, ask, pcm)
-        while True:
-            message = self._receive(sockets.COMMAND, _SILENCE_S)
+        self._daemon = self.ping().pid
+        return self._send(sockets.COMMAND, ask, pcm)
+
+    def replies(self, asked: str, within_s: float = math.inf) -> Iterator[tuple[Any, bytes]]:
+        """(reply, its PCM) as they come; the last one is a `wire.Report`. An interrupted caller may go on anew.
+
+        Raises what the daemon raised before the query began (`BusyNow`, `UsageError`, `Cancelled`), and `NotRunning`
+        when the daemon goes away or the last one has not come `within_s`.
+        """
+        give_up = time.monotonic() + within_s
+        while (left := give_up - time.monotonic()) > 0:
+            message = self._receive(sockets.COMMAND, min(_SILENCE_S, left))
             if message is None:
-                self._check_still(daemon)
-            elif message.parent == sent:
+                self._check_still(self._daemon)
+            elif message.parent == asked:
                 if isinstance(message.data, wire.Failure):
                     raise raised(message.data)
                 yield message.data, message.pcm
                 if isinstance(message.data, wire.Report):
                     return
+        raise NotRunning(f"the daemon gave no report within {within_s:g} s")
 
     def _check_still(self, pid: int) -> None:
         """A new daemon at the same place knows nothing of our query."""

@@ -1,9 +1,10 @@
-"""What goes over the sockets (docs/protocol.md): the header frame, the commands, the replies. Imports `errors`, `messages`.
+"""What goes over the sockets (docs/protocol.md): the header frame, the commands, the replies.
 
-A message is one UTF-8 JSON frame `{v, id, type, data, parent}` and any number of raw PCM frames behind it. Pure: knows
-no socket. Whatever bytes arrive, `decode` gives a checked struct or raises `UsageError` with one of the codes below.
+A message is one UTF-8 JSON frame `{v, id, type, data, parent}` and any number of raw PCM frames behind it. Imports
+`errors` and `messages`; pure, knows no socket. Whatever bytes arrive, `decode` gives a checked struct or raises
+`UsageError` with one of the codes below.
 
-    bad-message       no frame, too many or too large ones, not UTF-8, not JSON, nested too deep, a field missing or wrong
+    bad-message       no frame, too many or too large ones, not UTF-8, not JSON, too deep, a field missing or wrong
     unknown-version   another `v` than ours
     unknown-command   a `type` that this socket does not take
     unknown-field     a field that does not exist
