@@ -21,6 +21,8 @@ class Budget:
     """Which figure decided, for messages: configured, cgroup, or machine."""
     margin_note: str = ""
     """The arithmetic of a margin that was scaled."""
+    others: int = 0
+    """What it would be more if other programs held nothing."""
 
     @property
     def usable(self) -> int:
@@ -38,17 +40,18 @@ def decide(machine: Machine, anon_by_us: int, *, configured_mib: float, margin_m
     """
     others = max(0, machine.total - machine.available - anon_by_us)
     candidates = [(machine.total - others, "machine")]
-    size = machine.total
+    size = most = machine.total
     if machine.cgroup_limit is not None:
         neighbours = max(0, machine.cgroup_anon - anon_by_us)
         candidates.append((max(0, machine.cgroup_limit - neighbours), "cgroup"))
-        size = min(size, machine.cgroup_limit)
+        size = most = min(size, machine.cgroup_limit)
     if configured_mib > 0:
         candidates.append((int(configured_mib * MIB), "configured"))
+        most = min(most, int(configured_mib * MIB))
     total, source = min(candidates)
     margin = int(margin_mib * MIB)
     if size >= FULL_MARGIN_FROM:
-        return Budget(total=total, margin=margin, source=source)
+        return Budget(total=total, margin=margin, source=source, others=most - total)
     scaled = margin * size // FULL_MARGIN_FROM
     note = f" ({margin_mib:g} * {size // MIB}/{FULL_MARGIN_FROM // MIB}, as the machine has {size // MIB} MiB)"
-    return Budget(total=total, margin=scaled, source=source, margin_note=note)
+    return Budget(total=total, margin=scaled, source=source, margin_note=note, others=most - total)

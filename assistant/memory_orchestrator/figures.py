@@ -121,6 +121,7 @@ class Figures:
             budget=self.budget.total,
             margin=self.budget.margin,
             base=self.base.total,
+            others=self.budget.others,
             squeezable=self.budget.source != "configured",
             margin_note=self.budget.margin_note,
             held=tuple(entry.held(next_use(name)) for name, entry in entries.items() if entry not in without),

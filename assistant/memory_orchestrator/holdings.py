@@ -24,9 +24,6 @@ from assistant.tasks import uninterrupted
 
 log = logging.getLogger(__name__)
 
-_BACK_SHARE, _BACK_LOOK_S, _BACK_LOOKS = 0.75, 0.005, 20
-"""Memory of a process that ended counts as back when so much of it shows in the kernel's figures, or after so many
-looks: others may have taken it meanwhile, which the next snapshot sees."""
 _PREPARED_S = 30
 """How long a prepared process waits for its weights where idle stages are unloaded at once."""
 
@@ -136,12 +133,7 @@ class Holdings:
 
     async def _leave(self, entry: Entry) -> None:
         self.told()
-        held, before = entry.sample.now.anon, self.figures.probe.free()
         await entry.thing.unload()
-        for _ in range(_BACK_LOOKS):
-            if self.figures.probe.free() - before >= held * _BACK_SHARE:
-                break
-            await asyncio.sleep(_BACK_LOOK_S)
         if self.here(entry):
             del self.entries[entry.thing.name]
         self.told()

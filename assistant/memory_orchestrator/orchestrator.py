@@ -19,13 +19,16 @@ from assistant.memory_orchestrator.figures import Figures
 from assistant.memory_orchestrator.holdings import Holdings
 from assistant.memory_orchestrator.journey import Journey
 from assistant.memory_orchestrator.ledger import LedgerWriter, RowState
-from assistant.memory_orchestrator.policy import Evict, Need, Refuse, plan
+from assistant.memory_orchestrator.policy import TAKEN, Evict, Need, Refuse, plan
 from assistant.memory_orchestrator.probe import Probe
 from assistant.messages import Emit
 
 log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = 0.5
+_BACK_LOOK_S, _BACK_LOOKS = 0.005, 40
+"""The kernel's figures of what is free lag behind the end of a process; so long they are looked at again before it
+counts as somebody else's."""
 _LEAST_WAIT_S = 0.01
 """For the planner's lock, however short the deadline."""
 
@@ -88,9 +91,9 @@ class MemoryOrchestrator:
                     entries, mine = await self._admit(things)
                 finally:
                     self._planning.release()
-            except BusyNow:
+            except BusyNow as error:
                 left = give_up - time.monotonic()
-                if left <= 0:
+                if left <= 0 or error.code == TAKEN:
                     raise
                 await self.holdings.wait_for_change(min(left, _LOOK_AGAIN_S))
                 continue
@@ -161,11 +164,16 @@ class MemoryOrchestrator:
         self, needs: Sequence[Need], *, without: Collection[Entry] = (), nearer_than: int | None = None
     ) -> None:
         """Evicts until `needs` fit. Raises `MemoryRefused`. `nearer_than`: see `plan`; set for loading ahead."""
+        looks = 0
         while True:
             snapshot = self.holdings.snapshot(without=without)
             decision = plan(snapshot, needs, nearer_than=-1 if nearer_than is None else nearer_than)
             if isinstance(decision, Refuse):
                 error = decision.error
+                if error.code == TAKEN and looks < _BACK_LOOKS:
+                    looks += 1
+                    await asyncio.sleep(_BACK_LOOK_S)
+                    continue
                 if nearer_than is None:
                     self._emit("memory-deny", {"stage": error.stage, "code": error.code, "message": error.message})
                 raise error

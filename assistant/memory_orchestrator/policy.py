@@ -25,6 +25,8 @@ FILE_SHARE = 0.5
 """Of mapped weights, what must fit into a machine: with less, each token would read most of them from disk again."""
 NOT_NEEDED = 1 << 30
 """`Held.next_use` of a stage that no running query will need."""
+TAKEN = "memory-taken"
+"""Code of the `BusyNow` that no lease of ours can end."""
 _FOREVER = 1 << 63
 
 
@@ -77,6 +79,8 @@ class Snapshot:
     base: int
     """What the daemon and its fork server hold."""
     held: tuple[Held, ...] = ()
+    others: int = 0
+    """What other programs hold of what could be ours: no lease of ours gives it back."""
     squeezable: bool = False
     """Whether mapped weights may count by `FILE_SHARE` where they can never fit whole."""
     margin_note: str = ""
@@ -114,11 +118,14 @@ def plan(snapshot: Snapshot, needs: Sequence[Need], *, nearer_than: int = -1) ->
     """
     cost = sum(need.usage.total for need in needs)
     share = 1.0
-    if cost > snapshot.room and snapshot.squeezable:
+    most = snapshot.room + snapshot.others
+    if cost > most and snapshot.squeezable:
         share = FILE_SHARE
         cost = sum(_cost(need.usage, share) for need in needs)
-    if cost > snapshot.room:
+    if cost > most:
         return Refuse(NeverFits(_never(snapshot, needs, cost), stage=needs[0].stage))
+    if cost > snapshot.room:
+        return Refuse(BusyNow(_taken(snapshot, needs, cost), code=TAKEN, stage=needs[0].stage, retry_after_ms=5000))
 
     victims = []
     free = snapshot.room - sum(_cost(row.counts_as, share) for row in snapshot.held)
@@ -167,10 +174,17 @@ def _busy(snapshot: Snapshot, needs: Sequence[Need], cost: int, free: int) -> st
     return f"{_names(needs)} needs {_mib(cost)} MiB, and {_mib(max(0, free))} MiB are free while {users} works"
 
 
-def _never(snapshot: Snapshot, needs: Sequence[Need], cost: int) -> str:
-    room = snapshot.room
+def _taken(snapshot: Snapshot, needs: Sequence[Need], cost: int) -> str:
     return (
-        f"{_names(needs)} needs {_mib(cost)} MiB, but the budget of {_mib(snapshot.budget)} MiB"
+        f"{_names(needs)} needs {_mib(cost)} MiB, and other programs have left {_mib(max(0, snapshot.room))} of the"
+        f" {_mib(snapshot.room + snapshot.others)} that could be had; end one of them, or ask again later"
+    )
+
+
+def _never(snapshot: Snapshot, needs: Sequence[Need], cost: int) -> str:
+    room = snapshot.room + snapshot.others
+    return (
+        f"{_names(needs)} needs {_mib(cost)} MiB, but the budget of {_mib(snapshot.budget + snapshot.others)} MiB"
         f" - margin {_mib(snapshot.margin)}{snapshot.margin_note} - our own processes {_mib(snapshot.base)} leaves"
         f" {f'{_mib(room)} MiB' if room > 0 else 'nothing'};"
         f" raise memory.budget_mib or lower memory.margin_mib, or choose a smaller stages.{needs[0].stage}.model"

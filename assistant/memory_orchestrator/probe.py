@@ -59,13 +59,6 @@ class Machine:
     cgroup_anon: int = 0
     """What the cgroup with that limit is charged with, page cache apart."""
 
-    @property
-    def free(self) -> int:
-        """What can still be taken, page cache counted as free."""
-        if self.cgroup_limit is None:
-            return self.available
-        return min(self.available, self.cgroup_limit - self.cgroup_anon)
-
 
 class Probe:
     def __init__(self, root: Path = Path("/")) -> None:
@@ -111,10 +104,6 @@ class Probe:
             rss=rollup.get("Rss", 0),
             rss_peak=status.get("VmHWM", 0),
         )
-
-    def free(self) -> int:
-        """Bytes that can still be taken, page cache counted as free."""
-        return self.machine().free
 
     def machine(self) -> Machine:
         fields = _fields((self._root / "proc/meminfo").read_text("ascii"))
