@@ -34,19 +34,19 @@ class Shape:
     anon_fixed: int
     """Interpreter, libraries, workspace."""
     file_fixed: int
-    prepared: int = 30 * MIB
-    """Anonymous bytes of a process that has imported the engine and loaded nothing."""
+    prepared: Usage = Usage(30 * MIB, 15 * MIB)
+    """A process that has imported the engine and loaded nothing."""
 
 
 SHAPES: dict[str, Shape] = {
     # whisper's first load converts to int8; later ones hold two thirds of this
-    "whisper": Shape(2.0, 0.0, 40 * MIB, 20 * MIB),
+    "whisper": Shape(2.0, 0.0, 40 * MIB, 20 * MIB, Usage(15 * MIB, 5 * MIB)),
     "vosk": Shape(2.0, 0.0, 80 * MIB, 30 * MIB),
-    "templates": Shape(0.0, 0.0, 30 * MIB, 5 * MIB),
+    "templates": Shape(0.0, 0.0, 30 * MIB, 5 * MIB, Usage(18 * MIB, 3 * MIB)),
     # the first load lays the weights out anew (its peak is one slice of the head); scales widen to fp32
-    "mnn": Shape(0.0, 1.5, 110 * MIB, 10 * MIB),
+    "mnn": Shape(0.0, 1.5, 110 * MIB, 10 * MIB, Usage(15 * MIB, 5 * MIB)),
     # the first load optimises the network in a process of its own
-    "piper": Shape(2.5, 0.0, 110 * MIB, 60 * MIB),
+    "piper": Shape(2.5, 0.0, 110 * MIB, 60 * MIB, Usage(25 * MIB, 14 * MIB)),
 }
 
 
@@ -74,8 +74,8 @@ def estimate(stage: str, engine: str, weight_bytes: int, kv: int = 0, measured: 
 
 def prepared(stage: str, engine: str) -> Need:
     """What the process of `stage` holds once its engine is imported, in bytes."""
-    shape = SHAPES[engine]
-    return Need(stage=stage, anon=shape.prepared, file=shape.file_fixed)
+    usage = SHAPES[engine].prepared
+    return Need(stage=stage, anon=usage.anon, file=usage.file)
 
 
 def without_kv(peak: Usage, kv_used: int) -> Usage:

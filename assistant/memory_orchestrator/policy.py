@@ -133,11 +133,15 @@ def plan(snapshot: Snapshot, needs: Sequence[Need], *, nearer_than: int = -1) ->
     for row in sorted(movable, key=lambda row: row.eviction_order):
         if free >= cost:
             break
-        victims.append(row.stage)
+        victims.append(row)
         free += _cost(row.counts_as, share)
+    for row in reversed(victims[:-1]):  # a small one that came first may stay after all, now that a large one goes
+        if free - _cost(row.counts_as, share) >= cost:
+            victims.remove(row)
+            free -= _cost(row.counts_as, share)
     if free < cost:
         return Refuse(BusyNow(_busy(snapshot, needs, cost, free), stage=needs[0].stage, retry_after_ms=1000))
-    return Evict(tuple(victims)) if victims else Admit()
+    return Evict(tuple(row.stage for row in victims)) if victims else Admit()
 
 
 def excess(snapshot: Snapshot) -> tuple[str, ...]:
