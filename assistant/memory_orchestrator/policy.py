@@ -136,7 +136,7 @@ def plan(snapshot: Snapshot, needs: Sequence[Need], *, nearer_than: int = -1) ->
         victims.append(row)
         free += _cost(row.counts_as, share)
     for row in reversed(victims[:-1]):  # a small one that came first may stay after all, now that a large one goes
-        if free - _cost(row.counts_as, share) >= cost:
+        if row.next_use <= victims[-1].next_use and free - _cost(row.counts_as, share) >= cost:
             victims.remove(row)
             free -= _cost(row.counts_as, share)
     if free < cost:
