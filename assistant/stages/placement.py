@@ -25,6 +25,9 @@ ANYWHERE = Placement()
 NICE: Mapping[Stage, int] = {Stage.ASR: 1, Stage.TTS: 1, Stage.INTENT: 2, Stage.LLM: 5}
 """The daemon comes first, since a late audio block is heard; then hearing and speaking, whose gaps are heard too; the
 LLM, which takes all the time that it gets, comes last."""
+SESSION_NICE = 1
+"""Of all workers together. Where the kernel shares CPUs among sessions first (sched_autogroup, on in most
+distributions), niceness counts inside of a session alone, and the fork server with its workers is a session."""
 FEWEST_CORES = 4
 """With fewer, a core of its own for audio would cost the LLM more than niceness leaves undone."""
 _BIG = 2 / 3

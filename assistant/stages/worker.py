@@ -30,7 +30,7 @@ from assistant.stages.channel import (
     Stop,
     WorkerEnd,
 )
-from assistant.stages.placement import Placement
+from assistant.stages.placement import SESSION_NICE, Placement
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +38,7 @@ OOM_SCORE_ADJ = 500
 """When the kernel must kill, it shall take a worker (which can be started again) and not the daemon."""
 
 _PR_SET_NAME = 15
+_SESSION = "/proc/self/autogroup"
 
 
 class _Gone(Exception):
@@ -64,6 +65,8 @@ def take_place(placement: Placement) -> None:
     try:
         if placement.nice:
             os.nice(placement.nice)
+        if placement.nice > 0:
+            _yield_as_a_session()
     except OSError as error:
         log.debug("niceness %d not set: %s", placement.nice, error)
     try:
@@ -71,6 +74,16 @@ def take_place(placement: Placement) -> None:
             os.sched_setaffinity(0, placement.cpus)
     except (OSError, ValueError, OverflowError) as error:  # not there, offline, another cpuset; no CPU number at all
         log.debug("CPUs %s not set: %s", placement.cpus, error)
+
+
+def _yield_as_a_session() -> None:
+    """Makes our session yield to the daemon's as we do; nothing where sessions do not count."""
+    if os.getsid(0) != os.getppid() or not os.path.exists(_SESSION):  # the fork server's, never the user's
+        return
+    with open(_SESSION, "r+", encoding="ascii") as file:
+        # "/autogroup-12 nice 0"; the kernel takes new values from a user no faster than ten a second
+        if file.read().rpartition(" ")[2].strip() == "0":
+            file.write(str(SESSION_NICE))
 
 
 class _Worker:

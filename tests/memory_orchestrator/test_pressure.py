@@ -114,6 +114,12 @@ def test_it_falls_one_level_at_a_time_each_after_its_calm() -> None:
     assert changes == {31: "high", 61: "elevated", 91: "normal"}
 
 
+def test_a_fall_to_what_still_presses_is_no_calm() -> None:
+    pressure, low = Pressure(), with_(available=200 * MIB)
+    looks = [(0, with_(available=100 * MIB)), (1, low), (31, low)]
+    assert fed(pressure, *looks, (100, CALM), (130, CALM)) == ["high", "high", "elevated", "elevated", "normal"]
+
+
 def test_a_reading_at_the_level_starts_its_calm_anew() -> None:
     pressure = Pressure()
     low = with_(available=200 * MIB)

@@ -16,12 +16,15 @@ import pytest
 
 from assistant import machine
 from assistant.machine import Cpu, usable_cpus
-from assistant.messages import STAGE_ORDER, LlmDelta, LlmRequest, Stage, Turn
+from assistant.messages import STAGE_ORDER, AsrRequest, LlmDelta, LlmRequest, Stage, StageRequest, TtsRequest, Turn
+from assistant.model_store.store import ModelInfo
 from assistant.stages.base import EngineConfig
 from assistant.stages.channel import Prepare, decode_to_worker, encode
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.placement import NICE, Placement, placement, threads_for
 from assistant.stages.process import Worker
+from assistant.stages.registry import engine_path
+from tests.stages.running import config_of, question
 from tests.stages.self_portrait import THREADS
 
 ENGINE = "tests.stages.self_portrait:SelfPortrait"
@@ -174,6 +177,59 @@ def test_a_worker_and_every_thread_of_its_engine_have_the_place_that_was_asked_f
             # the next worker is forked from a server that has moved nowhere
             assert niceness(server.pid, server.pid) == ours
             assert os.sched_getaffinity(server.pid) == every
+
+    run(test)
+
+
+def session_nice(pid: int) -> str:
+    """As in "/autogroup-12 nice 0"; nothing where the kernel does not share CPUs among sessions."""
+    file = Path(f"/proc/{pid}/autogroup")
+    return file.read_text().rpartition(" ")[2].strip() if file.exists() else ""
+
+
+def test_the_workers_session_yields_to_the_daemons() -> None:
+    ours = session_nice(os.getpid())
+    if not ours:
+        pytest.skip("this kernel has no sched_autogroup")
+
+    async def test() -> None:
+        async with placed_worker(Placement()) as (_, server):
+            assert session_nice(server.pid) == "0"
+        async with placed_worker(Placement(nice=1)) as (one, server):
+            assert session_nice(one.pid) == session_nice(server.pid) == "1"
+        assert session_nice(os.getpid()) == ours
+
+    run(test)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    ("stage", "engine", "name", "request_"),
+    [
+        (Stage.ASR, "whisper", "whisper-tiny.en", AsrRequest(pcm=bytes(64000))),
+        (Stage.LLM, "mnn", "smollm2-135m-instruct", question("Hi", max_new_tokens=2)),
+        (Stage.TTS, "piper", "en_US-joe-medium", TtsRequest(text="hello")),
+    ],
+)
+def test_real_engines_stay_where_they_were_put(
+    model: Callable[[str], ModelInfo], tmp_path: Path, stage: Stage, engine: str, name: str, request_: StageRequest
+) -> None:
+    one_cpu = max(os.sched_getaffinity(0))
+
+    async def test() -> None:
+        server = ForkServer()
+        server.start()
+        one = Worker(stage, server)
+        try:
+            await one.prepare(engine_path(stage, engine), 20, Placement(nice=3, cpus=(one_cpu,)))
+            await one.load(config_of(model(name), tmp_path), 60)
+            assert [body async for body in one.run(request_, 30)]
+            assert len(tasks(one.pid)) > 1
+            places = {(niceness(one.pid, task), *os.sched_getaffinity(task)) for task in tasks(one.pid)}
+            assert places == {(min(19, os.getpriority(os.PRIO_PROCESS, 0) + 3), one_cpu)}
+        finally:
+            await one.stop()
+            await server.close()
 
     run(test)
 
