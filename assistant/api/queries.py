@@ -114,9 +114,12 @@ class Job:
         self._tell(wire.report(answer.report, answer.error), b"")
 
     def fail(self, error: AssistantError) -> None:
-        """Ends it without an answer; with a report, if the pipeline gave one before it was stopped."""
+        """Ends it without an answer; with a report, if the pipeline gave one before it was cancelled."""
         self.ended = True
-        self._tell(wire.report(self._report, error) if self._report else wire.failure(error), b"")
+        if self._report is not None and isinstance(error, Cancelled):
+            self._tell(wire.report(self._report, error), b"")
+        else:
+            self._tell(wire.failure(error), b"")
 
 
 class Queries:
@@ -138,12 +141,13 @@ class Queries:
 
     def submit(self, job: Job) -> None:
         """Raises `BusyNow` when the line is full."""
-        if len(self._waiting) >= MAX_WAITING:
+        ahead = len(self._waiting) + (self._running is not None)
+        if ahead > MAX_WAITING:
             raise BusyNow(
                 f"one query is being answered and {MAX_WAITING} wait; ask again later",
                 retry_after_ms=round(self._retry_after_s() * 1000),
             )
-        job.accepted(len(self._waiting) + (self._running is not None))
+        job.accepted(ahead)
         self._waiting.append(job)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work())

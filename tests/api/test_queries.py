@@ -1,0 +1,182 @@
+"""The line of queries: order, refusal, cancels; one last reply for each."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from assistant.api import wire
+from assistant.api.queries import MAX_WAITING, Job, Queries, QueryEvents
+from assistant.errors import BusyNow
+from tests.api.backend import Backend
+
+
+class Caller:
+    """What one client is told."""
+
+    def __init__(self, text: str, **ask: Any) -> None:
+        self.replies: list[Any] = []
+        self.pcm: list[bytes] = []
+        self.job = Job(wire.Ask(text=text, **ask), b"", self._tell)
+
+    def _tell(self, reply: wire.Reply, pcm: bytes) -> None:
+        self.replies.append(reply)
+        self.pcm.append(pcm)
+
+    @property
+    def names(self) -> list[str]:
+        return [reply.name if isinstance(reply, wire.Event) else type(reply).__name__ for reply in self.replies]
+
+    @property
+    def last(self) -> Any:
+        return self.replies[-1]
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def until_idle(queries: Queries) -> None:
+    for _ in range(200):
+        await asyncio.sleep(0)
+    await queries.close()
+
+
+def test_a_query_is_told_in_order_and_ends_with_its_report() -> None:
+    async def scenario() -> None:
+        events = QueryEvents()
+        queries = Queries(Backend(events).answer, events)
+        caller = Caller("hello", speech=True)
+        queries.submit(caller.job)
+        await until_idle(queries)
+        assert caller.names == [
+            "Accepted", "Started", "run-start", "reply-delta", "Audio", "reply-delta", "Audio", "run-end", "Report",
+        ]  # fmt: skip
+        assert [pcm[:4] for pcm in caller.pcm if pcm] == [b"one ", b"twot"]
+        assert caller.replies[-2].data == {"query_id": caller.job.id, "outcome": "answered"}
+        assert (caller.last.reply, caller.last.exit_code) == ("one two", 0)
+
+    asyncio.run(scenario())
+
+
+def test_without_stream_there_are_no_events_and_one_sound() -> None:
+    async def scenario() -> None:
+        events = QueryEvents()
+        queries = Queries(Backend(events).answer, events)
+        caller = Caller("hello", speech=True, stream=False)
+        queries.submit(caller.job)
+        await until_idle(queries)
+        assert caller.names == ["Accepted", "Started", "Audio", "Report"]
+        assert len(caller.pcm[2]) == 700
+
+    asyncio.run(scenario())
+
+
+def test_queries_are_answered_one_after_another_and_too_many_are_refused() -> None:
+    async def scenario() -> None:
+        events, clock = QueryEvents(), Clock()
+        backend = Backend(events)
+        queries = Queries(backend.answer, events, clock)
+        callers = [Caller(f"wait {number}") for number in range(1 + MAX_WAITING)]
+        for caller in callers:
+            queries.submit(caller.job)
+        assert [caller.replies[0].ahead for caller in callers] == [0, 1, 2, 3, 4]
+        clock.now = 0.5
+        refused = Caller("late")
+        with pytest.raises(BusyNow) as caught:
+            queries.submit(refused.job)
+        assert caught.value.retry_after_ms == 1500  # 2 s are the guess without a history
+        assert caught.value.to_dict()["status"] == 429
+        assert refused.replies == []
+        backend.go.set()
+        await until_idle(queries)
+        assert backend.order == [f"wait {number}" for number in range(5)]
+        assert all(isinstance(caller.last, wire.Report) for caller in callers)
+
+    asyncio.run(scenario())
+
+
+def test_the_retry_hint_learns_from_the_last_queries() -> None:
+    async def scenario() -> None:
+        events, clock = QueryEvents(), Clock()
+        backend = Backend(events)
+        queries = Queries(backend.answer, events, clock)
+        queries.submit(Caller("wait").job)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        clock.now = 10.0
+        backend.go.set()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        backend.go.clear()
+        for _ in range(1 + MAX_WAITING):
+            queries.submit(Caller("wait").job)
+            await asyncio.sleep(0)
+        clock.now = 13.0
+        with pytest.raises(BusyNow) as caught:
+            queries.submit(Caller("late").job)
+        assert caught.value.retry_after_ms == 7000
+        await queries.close()
+
+    asyncio.run(scenario())
+
+
+def test_cancel_takes_the_running_query_or_the_named_one() -> None:
+    async def scenario() -> None:
+        events = QueryEvents()
+        backend = Backend(events)
+        queries = Queries(backend.answer, events)
+        assert queries.cancel(None) == ()
+        first, second, third = Caller("wait 1"), Caller("wait 2"), Caller("wait 3")
+        for caller in (first, second, third):
+            queries.submit(caller.job)
+        await asyncio.sleep(0.01)
+        assert queries.cancel("nobody") == ()
+        assert queries.cancel(second.job.id) == (second.job.id,)
+        assert isinstance(second.last, wire.Failure)
+        assert (second.last.code, second.last.exit_code) == ("cancelled", 130)
+        assert queries.cancel(None) == (first.job.id,)
+        await asyncio.sleep(0.01)
+        assert isinstance(first.last, wire.Report)
+        assert (first.last.outcome, first.last.exit_code) == ("cancelled", 130)
+        backend.go.set()
+        await until_idle(queries)
+        assert backend.order == ["wait 1", "wait 3"]
+        assert (third.last.outcome, second.names) == ("answered", ["Accepted", "Failure"])
+
+    asyncio.run(scenario())
+
+
+def test_closing_ends_everything_as_cancelled() -> None:
+    async def scenario() -> None:
+        events = QueryEvents()
+        queries = Queries(Backend(events).answer, events)
+        callers = [Caller("wait"), Caller("wait")]
+        for caller in callers:
+            queries.submit(caller.job)
+        await asyncio.sleep(0.01)
+        await queries.close()
+        assert [caller.last.exit_code for caller in callers] == [130, 130]
+
+    asyncio.run(scenario())
+
+
+def test_an_error_ends_one_query_and_not_the_line() -> None:
+    async def scenario() -> None:
+        events = QueryEvents()
+        queries = Queries(Backend(events).answer, events)
+        wrong, crash, good = Caller("wrong"), Caller("crash"), Caller("good")
+        for caller in (wrong, crash, good):
+            queries.submit(caller.job)
+        await until_idle(queries)
+        assert (wrong.last.code, wrong.last.exit_code) == ("bad-arguments", 2)
+        assert (crash.last.code, crash.last.exit_code) == ("internal", 1)
+        assert "RuntimeError" in crash.last.message
+        assert good.last.outcome == "answered"
+
+    asyncio.run(scenario())

@@ -1,0 +1,124 @@
+"""The folder of the sockets is ours alone, and one daemon holds it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assistant import paths
+from assistant.api import sockets
+from assistant.errors import AssistantError, ConfigError
+
+
+def test_the_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    folder = sockets.prepared(tmp_path / "new" / "assistant")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert sockets.prepared(folder) == folder
+
+
+@pytest.mark.parametrize("kind", ["link", "file", "open to others", "in a file"])
+def test_a_folder_that_others_could_reach_is_refused(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "assistant"
+    match kind:
+        case "link":
+            (tmp_path / "real").mkdir(mode=0o700)
+            folder.symlink_to(tmp_path / "real")
+        case "file":
+            folder.write_text("")
+        case "open to others":
+            folder.mkdir()
+            folder.chmod(0o770)
+        case _:
+            folder.write_text("")
+            folder = folder / "assistant"
+    with pytest.raises(ConfigError, match="XDG_RUNTIME_DIR") as caught:
+        sockets.prepared(folder)
+    assert caught.value.code == "runtime-dir"
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder that belongs to somebody else")
+def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "assistant"
+    folder.mkdir(mode=0o700)
+    os.chown(folder, 12345, -1)
+    with pytest.raises(ConfigError, match="belongs to user 12345"):
+        sockets.prepared(folder)
+
+
+def test_a_path_that_no_socket_can_have_is_told_before_anything_is_made(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 100)
+    with pytest.raises(ConfigError, match="107 bytes"):
+        sockets.prepared(folder)
+    assert not folder.exists()
+    fits = Path("/" + "y" * (107 - len("//command.sock")))
+    assert sockets.checked_length(fits) == fits
+    with pytest.raises(ConfigError):
+        sockets.checked_length(Path(f"{fits}z"))
+
+
+def folder_in(environ: dict[str, str]) -> str:
+    code = "from assistant import paths; print(paths.runtime_dir())"
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=clean | environ, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def test_where_the_folder_is() -> None:
+    assert folder_in({"XDG_RUNTIME_DIR": "/run/user/7"}) == "/run/user/7/assistant"
+    without = "/run/assistant" if os.geteuid() == 0 else "/srv/state/assistant/run"
+    assert folder_in({"XDG_STATE_HOME": "/srv/state"}) == without
+    assert folder_in({"XDG_STATE_HOME": "/srv/state", "XDG_RUNTIME_DIR": "relative"}) == without
+    assert paths.control_socket().name == sockets.CONTROL
+
+
+def test_one_lock_at_a_time_and_its_holder_is_named(tmp_path: Path) -> None:
+    with sockets.DaemonLock(tmp_path):
+        with pytest.raises(AssistantError, match=f"process {os.getpid()}") as caught:
+            sockets.DaemonLock(tmp_path)
+        assert caught.value.code == "already-running"
+        assert caught.value.exit_code == 1
+    with sockets.DaemonLock(tmp_path):
+        pass
+
+
+def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
+    code = (
+        "import sys, time, pathlib; from assistant.api.sockets import DaemonLock;"
+        "lock = DaemonLock(pathlib.Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(AssistantError, match=f"process {holder.pid}"):
+            sockets.DaemonLock(tmp_path)
+        holder.kill()
+        holder.wait()
+    with sockets.DaemonLock(tmp_path):
+        assert (tmp_path / "daemon.lock").read_text() == f"{os.getpid()}\n"
+
+
+def test_a_lock_is_not_taken_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("keep me")
+    (tmp_path / "daemon.lock").symlink_to(tmp_path / "victim")
+    with pytest.raises(ConfigError):
+        sockets.DaemonLock(tmp_path)
+    assert (tmp_path / "victim").read_text() == "keep me"
+
+
+def test_a_socket_that_was_left_behind_is_nobody(tmp_path: Path) -> None:
+    path = tmp_path / "control.sock"
+    assert not sockets.somebody_listens(path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        server.bind(str(path))
+        server.listen(1)
+        assert sockets.somebody_listens(path)
+    assert path.exists()
+    assert not sockets.somebody_listens(path)
+    assert not sockets.somebody_listens(tmp_path / ("x" * 200))

@@ -1,0 +1,171 @@
+"""Whatever bytes arrive: a checked message, or an error that names the offence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assistant.api import wire
+from assistant.errors import BadAudio, BusyNow, NeverFits, StageDied, UsageError
+from assistant.messages import Stage
+
+ALL = {**wire.COMMANDS, **wire.CONTROLS}
+
+
+def header(**fields: Any) -> bytes:
+    return json.dumps({"v": 1, "id": "7", "type": "ask", "data": {"text": "hello"}} | fields).encode()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        wire.Ask(text="What time is it? 🕐", speech=True, stream=False, age_ms=12.5),
+        wire.Load(stage=Stage.LLM, keep_alive_s=-1),
+        wire.Unload(stage=Stage.TTS),
+        wire.Ping(),
+        wire.GetStatus(),
+        wire.Cancel(query_id="abc"),
+        wire.Shutdown(),
+    ],
+    ids=lambda command: type(command).__name__,
+)
+def test_commands_cross_the_wire_unchanged(command: Any) -> None:
+    received = wire.decode(wire.encode(command, id="7"), ALL)
+    assert (received.id, received.data, received.pcm) == ("7", command, b"")
+
+
+def test_sound_travels_raw_behind_the_header_in_any_number_of_frames() -> None:
+    frames = wire.encode(wire.Ask(), pcm=b"\x00\xff" * 10)
+    assert frames[1] == b"\x00\xff" * 10
+    assert wire.decode([frames[0], b"ab", b"cd"], ALL).pcm == b"abcd"
+
+
+def test_a_reply_names_the_command_that_it_answers() -> None:
+    frames = wire.encode(wire.Pong(version="1", pid=3), parent="7")
+    assert json.loads(frames[0])["parent"] == "7"
+    received = wire.decode(frames, wire.REPLIES)
+    assert (received.parent, received.data) == ("7", wire.Pong(version="1", pid=3))
+
+
+def test_the_smallest_command_has_defaults_for_everything_else() -> None:
+    found = wire.decode([b'{"v":1,"id":"a","type":"status"}'], ALL)
+    assert found.data == wire.GetStatus()
+
+
+@pytest.mark.parametrize(
+    ("frames", "code", "words"),
+    [
+        ([], "bad-message", "no header"),
+        ([b""], "bad-message", "not JSON"),
+        ([b"{"], "bad-message", "not JSON"),
+        ([header()[:-5]], "bad-message", "not JSON"),
+        ([b"[]"], "bad-message", "object"),
+        ([b"null"], "bad-message", "object"),
+        ([b"{}"], "bad-message", "version"),
+        ([header(v="1")], "bad-message", "version"),
+        ([header(v=True)], "bad-message", "version"),
+        ([header(v=2, later="field")], "unknown-version", "2"),
+        ([header(v=10**30)], "unknown-version", ""),
+        ([header(id=7)], "bad-message", "id"),
+        ([header(id="")], "bad-message", "id"),
+        ([header(id="x" * 129)], "bad-message", "id"),
+        ([header(type="format-disk")], "unknown-command", "ask, load"),
+        ([header(extra=1)], "unknown-field", "extra"),
+        ([header(data={"text": "a", "volume": 3})], "unknown-field", "volume"),
+        ([header(data={"text": 5})], "bad-message", "text"),
+        ([header(data=[])], "bad-message", "object"),
+        ([header(type="load", data={"stage": "kaldi"})], "bad-message", "kaldi"),
+        ([header(type="load", data={})], "bad-message", "stage"),
+        ([b'{"v":1,"id":"a","type":"ask","data":{"text":"\xff"}}'], "bad-message", "UTF-8"),
+        ([b'{"v":1,"id":"a","type":"ask","data":' + b"[" * 30_000 + b"]" * 30_000 + b"}"], "bad-message", ""),
+        ([b"[" * 60_000], "bad-message", ""),
+        ([b"x" * 70_000], "bad-message", "65536"),
+        ([header()] + [b""] * 64, "bad-message", "65 frames"),
+        ([header(), b"\0" * (wire.MAX_PCM_BYTES + 2)], "bad-message", "33554432"),
+    ],
+)
+def test_what_is_wrong_is_named(frames: list[bytes], code: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        wire.decode(frames, ALL)
+    assert caught.value.code == code
+    assert words in caught.value.message
+
+
+@given(st.lists(st.binary(max_size=300), max_size=4))
+def test_random_bytes_are_refused_and_nothing_else_happens(frames: list[bytes]) -> None:
+    with pytest.raises(UsageError):
+        wire.decode(frames, ALL)
+    assert wire.id_of(frames) is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={name: JSON for name in ("v", "id", "parent")} | {"type": st.sampled_from([*ALL, "x"]), "data": JSON},
+    )
+)
+def test_random_json_is_decoded_or_refused(tree: dict[str, Any]) -> None:
+    offence = ""
+    try:
+        found = wire.decode([json.dumps({"v": 1, "id": "a", **tree}).encode()], ALL)
+    except UsageError as error:
+        offence = error.code
+    if offence:
+        assert offence in ("bad-message", "unknown-version", "unknown-command", "unknown-field")
+    else:
+        assert type(found.data) is ALL[tree["type"]]
+
+
+def test_the_id_of_a_wrong_message_is_found_where_it_can_be() -> None:
+    assert wire.id_of([header(v=9, later=True)]) == "7"
+    assert wire.id_of([header(id="x" * 500)]) is None
+    assert wire.id_of([]) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "more"),
+    [
+        (BusyNow("full", retry_after_ms=500), 4, {"retryable": True, "retry_after_ms": 500, "status": 429}),
+        (BadAudio("no", code="audio-empty"), 2, {"code": "audio-empty", "retryable": False}),
+        (NeverFits("no", stage="llm"), 5, {"code": "memory-never-fits", "stage": "llm"}),
+        (StageDied("no"), 1, {"retryable": True}),
+    ],
+)
+def test_errors_travel_in_their_public_form(error: Any, exit_code: int, more: dict[str, Any]) -> None:
+    told = json.loads(wire.encode(wire.failure(error))[0])["data"]
+    assert told["message"] == error.message
+    assert told["exit_code"] == exit_code
+    assert {name: told[name] for name in more} == more
+
+
+def test_what_is_no_unicode_or_too_large_is_not_sent() -> None:
+    with pytest.raises(UsageError, match="Unicode"):
+        wire.encode(wire.Ask(text="a \udc80"))
+    with pytest.raises(UsageError, match="65536"):
+        wire.encode(wire.Ask(text="x" * 70_000))
+    with pytest.raises(UsageError, match="33554432"):
+        wire.encode(wire.Ask(), pcm=bytes(wire.MAX_PCM_BYTES + 2))
+
+
+def test_a_long_answer_is_no_reason_to_lose_it() -> None:
+    told = wire.Event(name="reply-delta", data={"text": "x" * 200_000})
+    found = wire.decode(wire.encode(told, parent="a"), wire.REPLIES, wire.MAX_REPLY_BYTES)
+    assert found.data == told
+
+
+def test_every_message_has_one_name() -> None:
+    kinds = [*ALL.values(), *wire.REPLIES.values()]
+    assert len(kinds) == len(set(kinds))
+    assert all(issubclass(kind, msgspec.Struct) for kind in kinds)
