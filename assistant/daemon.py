@@ -59,7 +59,8 @@ class Assistant:
         self._supervisors: dict[tuple[Stage, str], Supervisor] = {}
         self._started = time.monotonic()
         self._running = self._answered = 0
-        self._memory: MemoryOrchestrator
+        self.memory: MemoryOrchestrator
+        """There while it runs."""
         self._housekeeper: Housekeeper
         self._pipeline: Pipeline
 
@@ -71,7 +72,7 @@ class Assistant:
         self._server.start()
         try:
             remove_stale()
-            self._memory = MemoryOrchestrator(
+            self.memory = MemoryOrchestrator(
                 ledger=LedgerWriter(segment_name(self._owner)),
                 own_pids=lambda: (os.getpid(), self._server.pid),
                 budget_mib=config.memory.budget_mib,
@@ -79,13 +80,13 @@ class Assistant:
                 keep_alive_s=self._keep_alive_s,
                 emit=self._emit,
             )
-            self._housekeeper = Housekeeper(self._memory.holdings, sense=Sensors().read, emit=self._emit)
+            self._housekeeper = Housekeeper(self.memory.holdings, sense=Sensors().read, emit=self._emit)
             self._housekeeper.start()
         except BaseException:
             await self._server.close()
             raise
         self._pipeline = Pipeline(
-            memory=self._memory, stages=self._supervisor, llm=_llm_settings(config), emit=self._emit
+            memory=self.memory, stages=self._supervisor, llm=_llm_settings(config), emit=self._emit
         )
         return self
 
@@ -98,9 +99,13 @@ class Assistant:
     async def _close(self) -> None:
         try:
             await self._housekeeper.close()
-            await self._memory.close()
+            await self.memory.close()
         finally:
             await self._server.close()
+
+    @property
+    def fork_server_pid(self) -> int:
+        return self._server.pid
 
     async def answer(self, query: Query) -> Answer:
         self._tell_needs()
@@ -116,15 +121,15 @@ class Assistant:
 
         Raises `ModelError`, `MemoryRefused`, or what the engine raised.
         """
-        await self._memory.load(self._supervisor(stage), keep_alive_s=keep_alive_s)
+        await self.memory.load(self._supervisor(stage), keep_alive_s=keep_alive_s)
 
     async def unload(self, stage: Stage) -> bool:
         """False when it was not loaded. Raises `BusyNow` when it is in use."""
-        return await self._memory.unload(stage.value)
+        return await self.memory.unload(stage.value)
 
     def status(self) -> Status:
         self._tell_needs()
-        view = self._memory.holdings.view()
+        view = self.memory.holdings.view()
         return Status(
             version=__version__,
             pid=os.getpid(),
@@ -142,7 +147,7 @@ class Assistant:
         for stage in STAGE_ORDER:
             with contextlib.suppress(ModelError):
                 needs.append(self._supervisor(stage).need())
-        self._memory.holdings.figures.expect(needs)
+        self.memory.holdings.figures.expect(needs)
 
     def _supervisor(self, stage: Stage) -> Supervisor:
         """Raises `ModelError` when the stage's model cannot be used."""
@@ -157,7 +162,7 @@ class Assistant:
         return self._supervisors[key]
 
     def _relief(self) -> Relief:
-        return self._memory.holdings.relief
+        return self.memory.holdings.relief
 
 
 def stage_spec(stage: Stage, config: Config, store: ModelStore) -> StageSpec:

@@ -33,3 +33,14 @@ def speech() -> Path:
     if not (folder / "manifest.json").is_file():
         pytest.skip("the human recordings (../shared/speech) are not on this machine")
     return folder
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fault-times", type=int, default=2, help="how often each fault of tests/faults is made to happen"
+    )
+
+
+@pytest.fixture
+def fault_times(request: pytest.FixtureRequest) -> int:
+    return int(request.config.getoption("--fault-times"))

@@ -39,6 +39,7 @@ class ForkServer:
         self._exits: dict[int, asyncio.Future[int]] = {}
         self._count = 0
         self._closed = False
+        self._starting = asyncio.Lock()
         self.pid = 0
 
     def start(self) -> None:
@@ -52,12 +53,13 @@ class ForkServer:
 
         Raises `StageError` when there is no process to be had, `StageStartTimeout` when the server does not answer.
         """
-        if self._control is None:
-            if self._closed:
-                raise StageError("the fork server was closed")
-            log.warning("the fork server has gone; starting another")
-            await self._reap()
-            self.start()
+        async with self._starting:  # of two who find it gone, one starts another
+            if self._control is None:
+                if self._closed:
+                    raise StageError("the fork server was closed")
+                log.warning("the fork server has gone; starting another")
+                await self._reap()
+                self.start()
         assert self._control is not None
         self._count += 1
         request, answer = self._count, asyncio.get_running_loop().create_future()

@@ -1,0 +1,113 @@
+"""SIGKILL for every stage while it loads, works or rests: the query ends with a typed error or an answer, the next one
+succeeds, and nothing is lost. `--fault-times 50` for the full measure."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import pytest
+
+from assistant.errors import StageDied
+from assistant.memory_orchestrator.entry import Entry
+from assistant.memory_orchestrator.ledger import RowState
+from assistant.messages import STAGE_ORDER, Outcome, Stage
+from assistant.model_store.store import ModelInfo
+from tests.faults.house import House, house
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(autouse=True)
+def models(model: Callable[[str], ModelInfo]) -> None:
+    for name in ("whisper-tiny.en", "smollm2-135m-instruct", "en_US-joe-medium"):
+        model(name)
+
+
+def loading(entry: Entry) -> bool:
+    return entry.state is RowState.LOADING
+
+
+def working(entry: Entry) -> bool:
+    return entry.state is RowState.IN_USE
+
+
+async def next_query_succeeds(one: House) -> None:
+    answer = await one.ask()
+    assert answer.error is None, answer.error
+    assert answer.report.outcome is Outcome.ANSWERED
+    assert "Paris" in answer.report.reply
+    assert answer.report.audio is not None
+    await one.check_balance()
+
+
+@pytest.mark.parametrize("stage", STAGE_ORDER)
+@pytest.mark.parametrize(("moment", "within_s"), [(loading, 0.08), (working, 0.15)])
+def test_a_stage_killed_during_a_query(
+    stage: Stage, moment: Callable[[Entry], bool], within_s: float, fault_times: int
+) -> None:
+    async def test() -> None:
+        killed = 0
+        async with house() as one:
+            await next_query_succeeds(one)
+            for _ in range(fault_times):
+                if moment is loading:
+                    await one.unload_all()
+                killer = asyncio.create_task(one.kill_when(stage, moment, within_s))
+                answer = await one.ask()
+                if killer.done():
+                    killed += await killer
+                killer.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await killer
+                if answer.error is not None:
+                    assert isinstance(answer.error, StageDied), answer.error
+                    assert answer.error.stage == stage.value
+                await next_query_succeeds(one)
+        assert killed, "the moment never came"
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("stage", STAGE_ORDER)
+def test_a_stage_killed_at_rest_is_not_missed(stage: Stage, fault_times: int) -> None:
+    async def test() -> None:
+        async with house() as one:
+            await next_query_succeeds(one)
+            for _ in range(fault_times):
+                assert await one.kill_when(stage, lambda entry: entry.state is RowState.IDLE, 0.02)
+                await next_query_succeeds(one)
+
+    asyncio.run(test())
+
+
+def test_the_fork_server_killed_takes_nothing_with_it_for_good(fault_times: int) -> None:
+    import os
+    import signal
+
+    async def test() -> None:
+        async with house() as one:
+            for _ in range(fault_times):
+                os.kill(one.assistant.fork_server_pid, signal.SIGKILL)
+                await asyncio.sleep(0.05)
+                await next_query_succeeds(one)
+
+    asyncio.run(test())
+
+
+def test_a_sequential_budget_survives_the_same(fault_times: int) -> None:
+    async def test() -> None:
+        async with house("memory.budget_mib=720") as one:
+            await next_query_succeeds(one)
+            assert one.holdings.figures.mode == "sequential"
+            for _ in range(fault_times):
+                for stage in STAGE_ORDER:
+                    killer = asyncio.create_task(one.kill_when(stage, working, 0.1))
+                    await one.ask()
+                    killer.cancel()
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await killer
+                    await next_query_succeeds(one)
+
+    asyncio.run(test())
