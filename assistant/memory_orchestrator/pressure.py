@@ -171,9 +171,6 @@ class Relief:
         """At least 1; rounded half up, so that 2 cores are not halved by the first sign of pressure."""
         return max(1, int(configured * self.threads + 0.5))
 
-    def chunk_tokens(self, configured: int) -> int:
-        return configured if self.prefill_chunk is None else min(configured, self.prefill_chunk)
-
     def answer_limit(self, configured: int) -> int:
         """Tokens, at least 1."""
         return max(1, int(configured * self.answer_tokens))

@@ -22,6 +22,9 @@ _BELOW_CRITICAL_C = 10.0
 """At `critical` the kernel switches the machine off; it must never come that near."""
 _PROCESSOR = ("cpu", "soc", "pkg", "core")
 """How thermal zones of processors are called: cpu-thermal, soc_thermal, x86_pkg_temp, coretemp."""
+_BOARD = ("cpu", "soc")
+"""Those of small boards. Where such a zone names its critical trip alone (a Raspberry Pi: 110 °C), the firmware slows
+the processor down long before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,22 +171,34 @@ def _zones(folder: Path) -> Iterator[_Zone]:
         trip = _trip(zone)
         if trip is None and any(part in kind for part in _PROCESSOR):
             trip = _DEFAULT_TRIP_C
+        elif trip is not None and kind.startswith(_BOARD) and not _slows(zone):
+            trip = min(trip, _DEFAULT_TRIP_C)
         if trip is not None:
             yield _Zone(zone / "temp", trip)
 
 
 def _trip(zone: Path) -> float | None:
     """The lowest `passive` or `hot` trip, else what keeps well below `critical`; `active` ones start a fan alone."""
+    if slows := _slows(zone):
+        return min(slows)
+    critical = _trips(zone).get("critical")
+    return min(critical) - _BELOW_CRITICAL_C if critical else None
+
+
+def _slows(zone: Path) -> list[float]:
+    found = _trips(zone)
+    return found.get("passive", []) + found.get("hot", [])
+
+
+def _trips(zone: Path) -> dict[str, list[float]]:
+    """°C by kind of trip."""
     found: dict[str, list[float]] = {}
     for file in zone.glob("trip_point_*_type"):
         celsius = _celsius(file.with_name(file.name.removesuffix("type") + "temp"))
         # a trip that is not set reads 0 or absurd
         if celsius is not None and celsius > 0:
             found.setdefault("".join(_lines(file)), []).append(celsius)
-    slows = found.get("passive", []) + found.get("hot", [])
-    if slows:
-        return min(slows)
-    return min(found["critical"]) - _BELOW_CRITICAL_C if "critical" in found else None
+    return found
 
 
 def _celsius(file: Path) -> float | None:

@@ -299,8 +299,6 @@ def test_relief_in_figures() -> None:
     assert [relief.keep_alive_s(300) for relief in levels] == [300, 150, 30, 0]
     assert [relief.keep_alive_s(-1) for relief in levels] == [-1, -1, -1, 0]
     assert [relief.keep_alive_s(0) for relief in levels] == [0, 0, 0, 0]
-    assert [relief.chunk_tokens(128) for relief in levels] == [128, 64, 32, 16]
-    assert [relief.chunk_tokens(8) for relief in levels] == [8, 8, 8, 8]
     assert [relief.answer_limit(96) for relief in levels] == [96, 72, 48, 31]
     assert [relief.answer_limit(1) for relief in levels] == [1, 1, 1, 1]
 
@@ -310,5 +308,4 @@ def test_relief_never_asks_for_more_or_for_nothing(threads: int, seconds: float,
     for relief in RELIEF.values():
         assert 1 <= relief.thread_count(threads) <= threads
         assert 0 <= relief.keep_alive_s(seconds) <= seconds
-        assert 1 <= relief.chunk_tokens(tokens) <= tokens
         assert 1 <= relief.answer_limit(tokens) <= tokens
