@@ -51,6 +51,13 @@ class Misbehaving:
             case "exit-mid-stream":
                 yield LlmDelta(text="half", tokens=1)
                 os._exit(3)
+            case "leak":
+                _kept.append(os.urandom(1) * (50 << 20))
+            case "eat-forever":
+                while True:
+                    _kept.append(os.urandom(1) * (4 << 20))
+                    yield Progress(done=len(_kept), total=1000)
+                    time.sleep(0.002)
             case "flood-stdout":
                 for _ in range(2000):
                     sys.stdout.write("x" * 1000 + "\n")
