@@ -1,0 +1,174 @@
+"""The memory of one spoken query over time, seen by an observer that shares nothing with the orchestrator, and whether
+the ledger tells the truth about it.
+
+    assistant bench memory [--wav FILE] [--plot FILE.svg] [--set k=v]... [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from assistant import paths
+from assistant.api import wire
+from assistant.audio.formats import read_audio
+from assistant.bench.daemons import OwnDaemon, terminable
+from assistant.bench.memory_phases import ALWAYS_FREE_MB, MB, Phase, Span, Truth, measuring, phases, spans, truth
+from assistant.bench.observer import LedgerLog, Reading, TreeLog, workers
+from assistant.bench.output import say, say_error
+from assistant.errors import AssistantError, UsageError
+from assistant.memory_orchestrator.ledger import LedgerView
+
+TRUTH_TARGET_PERCENT = 5.0
+_SETTLE_S = 1.5
+
+
+class MemoryTimeline(msgspec.Struct, frozen=True, kw_only=True):
+    """MB (10^6 bytes) and milliseconds."""
+
+    transcript: str
+    reply: str
+    mode: str
+    total_ms: float
+    phases: tuple[Phase, ...]
+    peak_mb: float
+    """Of PSS, all processes, as the observer saw it."""
+    ledger_peak_mb: float
+    """The same as the ledger has it, spikes between two samples included."""
+    budget_mb: float
+    usable_mb: float
+    """budget - margin."""
+    kept_free_mb: float
+    """budget - peak."""
+    lowest_available_mb: float
+    """MemAvailable of the machine during the query."""
+    readings: int
+    reading_ms: float
+    """From one reading to the next, on average."""
+    truth: Truth
+    """Of the writes that brought new figures."""
+    truth_of_all_writes: Truth
+    """With those between, which repeat the last figures beside a new state."""
+    reached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What was seen, for the table and for the plot."""
+
+    asked_ns: int
+    report: wire.Report
+    spans: list[Span]
+    readings: list[Reading]
+    views: list[LedgerView]
+
+
+def record(question: Path, sets: Sequence[str], settle_s: float = _SETTLE_S) -> Recorded:
+    """A daemon of its own, left alone, asked, left alone. Raises `BadAudio`, or what the query's report says."""
+    pcm = read_audio(question).pcm
+    events: list[tuple[int, str]] = []
+    with OwnDaemon(sets) as daemon, TreeLog(daemon.pid) as tree, LedgerLog(daemon.ledger()) as ledger:
+        time.sleep(settle_s)
+        asked_ns = time.monotonic_ns()
+        report = None
+        for reply, _ in daemon.client.replies(daemon.client.ask(wire.Ask(speech=True), pcm)):
+            if isinstance(reply, wire.Event):
+                events.append((time.monotonic_ns(), reply.name))
+            elif isinstance(reply, wire.Report):
+                report = reply
+        time.sleep(settle_s)
+        # copies: the threads go on until the daemon is told to end
+        readings, views = list(tree.readings), list(ledger.views)
+    assert report is not None
+    if report.error is not None:
+        raise UsageError(f"the query failed: {report.error.message}", code=report.error.code)
+    parts = spans(readings[0].begin_ns, asked_ns, readings[-1].end_ns, events)
+    return Recorded(asked_ns, report, parts, readings, views)
+
+
+def judged(seen: Recorded) -> MemoryTimeline:
+    peak = max(one.total for one in seen.readings)
+    last = seen.views[-1]
+    during = [one for one in seen.readings if one.end_ns > seen.asked_ns] or seen.readings
+    real, of_all = truth(seen.readings, measuring(seen.views)), truth(seen.readings, seen.views)
+    first, final = seen.readings[0], seen.readings[-1]
+    return MemoryTimeline(
+        transcript=seen.report.transcript,
+        reply=seen.report.reply,
+        mode=seen.report.memory.mode,
+        total_ms=seen.report.timings_ms.total,
+        phases=tuple(phases(seen.readings, seen.spans, workers(seen.views), seen.asked_ns)),
+        peak_mb=_mb(peak),
+        ledger_peak_mb=_mb(last.peak_total),
+        budget_mb=_mb(last.budget),
+        usable_mb=_mb(last.budget - last.margin),
+        kept_free_mb=_mb(last.budget - peak),
+        lowest_available_mb=_mb(min(one.available for one in during)),
+        readings=len(seen.readings),
+        reading_ms=round((final.end_ns - first.begin_ns) / 1e6 / len(seen.readings), 1),
+        truth=real,
+        truth_of_all_writes=of_all,
+        reached=real.max_percent <= TRUTH_TARGET_PERCENT and peak <= last.budget - last.margin,
+    )
+
+
+def _mb(size: int) -> float:
+    return round(size / MB, 1)
+
+
+def table(found: MemoryTimeline) -> str:
+    lines = [f"heard {found.transcript!r}, said {found.reply!r}; {found.mode}, {found.total_ms:.0f} ms", ""]
+    lines.append(f"{'phase':<15}{'ms':>14}{'all of ours':>13}{'anonymous':>11}{'the stage':>11}{'published':>11}")
+    for one in found.phases:
+        published = "" if one.published_mb is None else f"{'+' * (one.name == 'listening')}{one.published_mb:.0f}"
+        span = f"{one.begin_ms:.0f}..{one.end_ms:.0f}"
+        stage = f"{one.stage_mb:.0f}" if one.stage_mb else ""
+        lines.append(f"{one.name:<15}{span:>14}{one.total_mb:>13.0f}{one.anon_mb:>11.0f}{stage:>11}{published:>11}")
+    lines.append("peaks of PSS in MB; published: standby of the whole system, the others of the stage")
+    lines.append(
+        f"\npeak {found.peak_mb:.0f} MB (ledger: {found.ledger_peak_mb:.0f}) of {found.usable_mb:.0f} MB usable;"
+        f" {found.kept_free_mb:.0f} MB of the budget kept free (published: at least {ALWAYS_FREE_MB:.0f});"
+        f" lowest MemAvailable {found.lowest_available_mb:.0f} MB"
+    )
+    for name, one in (("new figures", found.truth), ("all writes", found.truth_of_all_writes)):
+        lines.append(
+            f"ledger against observer, {name}: {one.writes} writes, at most {one.max_percent:.1f} % off,"
+            f" median {one.median_percent:.1f} %"
+        )
+    lines.append(
+        f"{found.readings} readings, one each {found.reading_ms:.0f} ms; targets: new figures at most"
+        f" {TRUTH_TARGET_PERCENT:.0f} % off, peak within what is usable"
+    )
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command. Returns 0 when the targets are reached, 1 when not, or the exit status of the error."""
+    parser = argparse.ArgumentParser(prog="assistant bench memory", description="The memory of one spoken query.")
+    parser.add_argument("--wav", type=Path, default=paths.data_file("question.wav"), help="another spoken question")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw it, too")
+    parser.add_argument("--set", action="append", default=[], dest="sets", metavar="KEY=VALUE", help="a setting")
+    parser.add_argument("--json", action="store_true", help="JSON on stdout")
+    args = parser.parse_args(argv)
+    try:
+        with terminable():
+            seen = record(args.wav, args.sets)
+            found = judged(seen)
+            if args.plot is not None:
+                from assistant.bench.memory_plot import write_plot
+
+                write_plot(args.plot, seen, found)
+    except AssistantError as error:
+        return say_error(error, as_json=args.json)
+    say(found, table(found), as_json=args.json)
+    return 0 if found.reached else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""What the observer's readings and the ledger's writes mean: phases of a query, peaks, and how true the ledger is. Pure.
+
+Published figures are those of a comparable assistant for boards with 2 GB. MB are 10^6 bytes.
+"""
+
+from __future__ import annotations
+
+import statistics
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from assistant.bench.observer import Reading, accounted
+from assistant.memory_orchestrator.ledger import LedgerView
+
+MB = 1_000_000
+STANDBY, LISTENING, INFERENCE, SPEAKING, AFTER = "standby", "listening", "LLM inference", "speaking", "after"
+PUBLISHED_MB = {STANDBY: 320.0, LISTENING: 150.0, INFERENCE: 420.0, SPEAKING: 180.0}
+"""Standby is the system's; listening comes on top of it; the others are the stage's."""
+ALWAYS_FREE_MB = 300.0
+_STAGES = {LISTENING: ("asr", "intent"), INFERENCE: ("llm",), SPEAKING: ("tts",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A phase, between two moments of CLOCK_MONOTONIC in ns."""
+
+    phase: str
+    begin_ns: int
+    end_ns: int
+
+
+class Phase(msgspec.Struct, frozen=True, kw_only=True):
+    """Peaks inside a phase. MB, and milliseconds after the question came."""
+
+    name: str
+    begin_ms: float
+    end_ms: float
+    total_mb: float
+    """PSS of all our processes."""
+    anon_mb: float
+    stage_mb: float
+    """PSS of the workers that the phase is named for."""
+    published_mb: float | None
+
+
+class Truth(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the ledger's sum stands from what was measured around the moment of its writing, in percent of that."""
+
+    writes: int
+    max_percent: float
+    median_percent: float
+
+
+def spans(first_ns: int, asked_ns: int, last_ns: int, events: Sequence[tuple[int, str]]) -> list[Span]:
+    """The phases of a query from its events (moment, name); LLM and speaking overlap when both fit."""
+    when: dict[str, list[int]] = {}
+    for moment, name in events:
+        when.setdefault(name, []).append(moment)
+    found = [Span(STANDBY, first_ns, asked_ns)]
+    if "stt-end" in when:
+        found.append(Span(LISTENING, asked_ns, when["stt-end"][0]))
+    if "reply-delta" in when:
+        found.append(Span(INFERENCE, when["intent-end"][0], when["reply-delta"][-1]))
+    if "tts-end" in when:
+        found.append(Span(SPEAKING, when["tts-start"][0], when["tts-end"][-1]))
+    found.append(Span(AFTER, when["run-end"][0], last_ns))
+    return found
+
+
+def phases(readings: Sequence[Reading], parts: Sequence[Span], stages: Mapping[int, str], zero_ns: int) -> list[Phase]:
+    """`stages`: of every worker process, by its id."""
+    found = []
+    for span in parts:
+        inside = [one for one in readings if one.end_ns > span.begin_ns and one.begin_ns < span.end_ns]
+        names = _STAGES.get(span.phase, ())
+        found.append(
+            Phase(
+                name=span.phase,
+                begin_ms=round((span.begin_ns - zero_ns) / 1e6, 1),
+                end_ms=round((span.end_ns - zero_ns) / 1e6, 1),
+                total_mb=_mb(max((one.total for one in inside), default=0)),
+                anon_mb=_mb(max((one.anon for one in inside), default=0)),
+                stage_mb=_mb(max((sum(by_stage(one, stages).get(n, 0) for n in names) for one in inside), default=0)),
+                published_mb=PUBLISHED_MB.get(span.phase),
+            )
+        )
+    return found
+
+
+def by_stage(reading: Reading, stages: Mapping[int, str]) -> dict[str, int]:
+    """Bytes of PSS by stage; "base" is what belongs to none: the daemon, its fork server."""
+    found: dict[str, int] = {}
+    for pid, held in reading.processes.items():
+        name = stages.get(pid, "base")
+        found[name] = found.get(name, 0) + held.total
+    return found
+
+
+def truth(readings: Sequence[Reading], views: Sequence[LedgerView]) -> Truth:
+    """Of every write between two readings: its distance to the interval that the readings around it span."""
+    begins = [one.begin_ns for one in readings]
+    ends = [one.end_ns for one in readings]
+    errors = []
+    for view in views:
+        before = bisect_right(ends, view.updated_ns) - 1
+        after = bisect_left(begins, view.updated_ns)
+        if before < 0 or after >= len(readings):
+            continue
+        around = [one.total for one in readings[before : after + 1]]
+        errors.append(_distance(accounted(view), min(around), max(around)))
+    return Truth(
+        writes=len(errors),
+        max_percent=round(max(errors, default=0.0), 2),
+        median_percent=round(statistics.median(errors), 2) if errors else 0.0,
+    )
+
+
+def _distance(value: int, low: int, high: int) -> float:
+    nearest = min(max(value, low), high)
+    return abs(value - nearest) / nearest * 100 if nearest else 100.0
+
+
+def measuring(views: Sequence[LedgerView]) -> list[LedgerView]:
+    """The writes that tell new figures; the others repeat old ones beside a new state."""
+    found: list[LedgerView] = []
+    for view in views:
+        if not found or _figures(view) != _figures(found[-1]):
+            found.append(view)
+    return found
+
+
+def _figures(view: LedgerView) -> tuple[object, ...]:
+    held = tuple((row.stage, row.anon, row.file) for row in view.rows if row.anon or row.file)
+    return view.base_anon, view.base_file, held
+
+
+def _mb(size: int) -> float:
+    return round(size / MB, 1)
