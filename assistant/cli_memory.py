@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assistant import cli_client
+from assistant import cli_client, paths
 from assistant.cli_output import emit, reported, show
 from assistant.errors import NotRunning, UsageError
 
@@ -103,7 +104,7 @@ def opened_ledger() -> LedgerReader:
     from assistant.memory_orchestrator.ledger import LedgerReader, segment_name
 
     try:
-        return LedgerReader(segment_name("daemon"))
+        return LedgerReader(segment_name(paths.daemon_owner()))
     except NotRunning:
         raise NotRunning("no daemon runs; start one with 'assistant run'") from None
 
@@ -119,11 +120,10 @@ class Frame:
     @classmethod
     def of(cls, ledger: LedgerReader) -> Frame:
         """Raises `NotRunning` when the daemon has gone: a killed one leaves its ledger behind."""
-        from assistant.memory_orchestrator.ledger import process_start
         from assistant.memory_orchestrator.view import memory_sums, stage_rows
 
         view = ledger.read()
-        if not process_start(view.writer_pid):
+        if not _lives(view.writer_pid):
             raise NotRunning(f"the daemon has gone (process {view.writer_pid}); start one with 'assistant run'")
         return cls(stage_rows(view, time.monotonic_ns()), memory_sums(view), view.level)
 
@@ -150,6 +150,14 @@ class Frame:
             f" {memory.mode}, pressure {self.pressure}"
         )
         return [head, *rows, last]
+
+
+def _lives(pid: int) -> bool:
+    """A killed process that nobody has waited for yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def _until(row: StageStatus) -> str:

@@ -340,7 +340,12 @@ def test_a_caller_that_vanishes_cancels_its_query(folder: Path) -> None:
 def test_a_caller_that_does_not_read_holds_up_nobody(folder: Path) -> None:
     async def scenario(backend: Backend) -> None:
         with Raw(folder, "control") as lazy:
-            await asyncio.to_thread(lambda: [lazy.send(header("status")) for _ in range(5000)])
+
+            def flood() -> None:
+                for _ in range(5000):
+                    lazy.send(header("status"))
+
+            await asyncio.to_thread(flood)
             for _ in range(20):
                 await with_client(folder, lambda client: client.ping())
                 await asyncio.sleep(0)
