@@ -6,6 +6,7 @@ In a checkout, models live in its `models/` folder, so that everything stands in
 from __future__ import annotations
 
 import os
+import zlib
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -57,6 +58,14 @@ def runtime_dir() -> Path:
     if value.startswith("/"):
         return Path(value) / "assistant"
     return Path("/run/assistant") if os.geteuid() == 0 else state_dir() / "run"
+
+
+def daemon_owner(folder: Path | None = None) -> str:
+    """The name under which the daemon of a runtime folder (default: ours) keeps its ledger: "daemon", or one of its own where
+    somebody runs another daemon in another place."""
+    usual = (Path(f"/run/user/{os.getuid()}/assistant"), Path("/run/assistant"), state_dir() / "run")
+    folder = folder or runtime_dir()
+    return "daemon" if folder in usual else f"daemon-{zlib.crc32(os.fsencode(folder)):08x}"
 
 
 def control_socket() -> Path:

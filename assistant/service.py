@@ -55,7 +55,7 @@ async def _serve(config: Config) -> None:
     # the lock comes first: of two that start at the same moment, one touches nothing of the other
     with sockets.DaemonLock(folder):
         async with (
-            Assistant(config, owner="daemon", emit=events) as assistant,
+            Assistant(config, owner=paths.daemon_owner(), emit=events) as assistant,
             Server(assistant, events, folder, stop.set),
         ):
             say(f"ready: {folder}")

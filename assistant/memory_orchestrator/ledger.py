@@ -97,7 +97,7 @@ class LedgerView:
 
 
 def segment_name(owner: str) -> str:
-    """`owner` is "daemon" or the pid of a stand-alone query."""
+    """`owner` is "daemon" (see `paths.daemon_owner`) or the pid of a stand-alone query."""
     return f"assistant-{os.getuid()}-{owner}"
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from assistant import config, paths
 from assistant.audio.formats import read_audio
 from assistant.daemon import Assistant
+from assistant.errors import NotRunning
 from assistant.memory_orchestrator.entry import Entry
 from assistant.memory_orchestrator.ledger import SHM, LedgerReader, RowState, process_start, segment_name
 from assistant.memory_orchestrator.probe import Usage
@@ -117,7 +118,13 @@ def is_zombie(pid: int) -> bool:
 
 
 def leftovers() -> list[str]:
-    """Segments of ours whose process has gone."""
-    names = [path.name for path in SHM.glob(f"assistant-{os.getuid()}-*")]
-    ours = [name for name in names if name.rpartition("-")[2].isdigit()]
-    return [name for name in ours if not process_start(int(name.rpartition("-")[2]))]
+    """Segments of ours whose writer has gone."""
+    found = []
+    for path in SHM.glob(f"assistant-{os.getuid()}-*"):
+        try:
+            pid = LedgerReader(path.name).read().writer_pid
+        except NotRunning:
+            continue
+        if not process_start(pid):
+            found.append(path.name)
+    return found
