@@ -20,8 +20,8 @@ from typing import Self
 from assistant import paths
 from assistant.api import wire
 from assistant.api.client import Client, found, raised
-from assistant.errors import AssistantError, BusyNow, EngineFailed, NotRunning
-from assistant.memory_orchestrator.ledger import LedgerReader, process_start, segment_name
+from assistant.errors import AssistantError, EngineFailed
+from assistant.memory_orchestrator.ledger import LedgerReader, segment_name
 
 _LOOK_S = 0.02
 _STOP_S = 10.0
@@ -32,34 +32,15 @@ _ENTER = 'echo $$ > "$0" && exec "$@"'
 class OwnDaemon:
     """`with OwnDaemon(...) as daemon:`; answers inside, and is gone afterwards."""
 
-    def __init__(
-        self, sets: Sequence[str] = (), *, procs: Path | None = None, start_s: float = 60, wait_s: float = 20
-    ) -> None:
-        """`sets`: settings `key=value`. `procs`: the file that moves a process into the cgroup it shall live in.
-        `wait_s`: for another daemon of this user to end."""
-        self._sets, self._procs, self._start_s, self._wait_s = sets, procs, start_s, wait_s
-        self._process: subprocess.Popen[bytes]
+    def __init__(self, sets: Sequence[str] = (), *, procs: Path | None = None, start_s: float = 60) -> None:
+        """`sets`: settings `key=value`. `procs`: the file that moves a process into the cgroup it shall live in."""
+        self._sets, self._procs, self._start_s = sets, procs, start_s
+        self.process: subprocess.Popen[bytes]
         self._folder: Path
         self.client: Client
 
     def __enter__(self) -> Self:
-        """Waits until no other daemon of this user keeps the one ledger. Raises what kept this one from starting, with
-        its own words and exit code."""
-        give_up = time.monotonic() + self._wait_s
-        while True:
-            keeper = _ledger_keeper()
-            if not keeper:
-                try:
-                    self._start()
-                    return self
-                except AssistantError:
-                    if not _ledger_keeper():
-                        raise
-            elif time.monotonic() > give_up:
-                raise BusyNow(f"a daemon runs (process {keeper}); a benchmark needs its place: end it first")
-            time.sleep(_LOOK_S)
-
-    def _start(self) -> None:
+        """Raises what kept it from starting, with its own words and exit code."""
         self._folder = Path(tempfile.mkdtemp(prefix="assistant-bench-"))
         command = [sys.executable, "-m", "assistant.service"]
         for one in self._sets:
@@ -68,7 +49,7 @@ class OwnDaemon:
             command = ["sh", "-c", _ENTER, str(self._procs), *command]
         environment = {**os.environ, "XDG_RUNTIME_DIR": str(self._folder)}
         with open(self._folder / "log", "wb") as log:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=paths.checkout()
             )
         try:
@@ -76,11 +57,12 @@ class OwnDaemon:
         except BaseException:
             self._end()
             raise
+        return self
 
     def _connected(self) -> Client:
         give_up = time.monotonic() + self._start_s
         while time.monotonic() < give_up:
-            if self._process.poll() is not None:
+            if self.process.poll() is not None:
                 raise self._failed()
             client = found(self._folder / "assistant")
             if client is not None:
@@ -89,7 +71,7 @@ class OwnDaemon:
         raise EngineFailed(f"the daemon did not start within {self._start_s:g} s: {self._last_words()}")
 
     def _failed(self) -> AssistantError:
-        status = self._process.returncode
+        status = self.process.returncode
         return raised(
             wire.Failure(
                 code="daemon-ended", message=f"the daemon ended ({status}): {self._last_words()}", exit_code=status
@@ -101,21 +83,17 @@ class OwnDaemon:
         return lines[-1].removeprefix("error: ") if lines else "it said nothing"
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
+    def owner(self) -> str:
+        """Of its ledger."""
+        return paths.daemon_owner(self._folder / "assistant")
 
     @property
-    def killed(self) -> bool:
-        """Whether a signal has ended it."""
-        return (self._process.poll() or 0) < 0
-
-    def wait(self) -> int:
-        """Until it has ended; its status."""
-        return self._process.wait(_STOP_S)
+    def pid(self) -> int:
+        return self.process.pid
 
     def ledger(self) -> LedgerReader:
         """Its ledger, which any process of this user may read."""
-        return LedgerReader(segment_name("daemon"))
+        return LedgerReader(segment_name(self.owner))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -128,20 +106,11 @@ class OwnDaemon:
     def _end(self, asked: bool = False) -> None:
         """`asked`: it was told to end, and gets the time to do so."""
         for number in (0, signal.SIGTERM, signal.SIGKILL) if asked else (signal.SIGTERM, signal.SIGKILL):
-            self._process.send_signal(number)
+            self.process.send_signal(number)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_STOP_S)
+                self.process.wait(_STOP_S)
                 break
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _ledger_keeper() -> int:
-    """The living process that keeps the ledger of this user's daemon; 0 for none."""
-    try:
-        pid = LedgerReader(segment_name("daemon")).read().writer_pid
-    except NotRunning:
-        return 0
-    return pid if process_start(pid) else 0
 
 
 @contextlib.contextmanager

@@ -19,13 +19,23 @@ from assistant import paths
 from assistant.api import wire
 from assistant.audio.formats import read_audio
 from assistant.bench.daemons import OwnDaemon, terminable
-from assistant.bench.memory_phases import ALWAYS_FREE_MB, MB, Phase, Span, Truth, measuring, phases, spans, truth
+from assistant.bench.memory_phases import (
+    ALWAYS_FREE_MB,
+    MB,
+    TRUTH_TARGET_PERCENT,
+    Phase,
+    Span,
+    Truth,
+    measuring,
+    phases,
+    spans,
+    truth,
+)
 from assistant.bench.observer import LedgerLog, Reading, TreeLog, workers
 from assistant.bench.output import say, say_error
 from assistant.errors import AssistantError, UsageError
 from assistant.memory_orchestrator.ledger import LedgerView
 
-TRUTH_TARGET_PERCENT = 5.0
 _SETTLE_S = 1.5
 
 
@@ -136,10 +146,11 @@ def table(found: MemoryTimeline) -> str:
         f" {found.kept_free_mb:.0f} MB of the budget kept free (published: at least {ALWAYS_FREE_MB:.0f});"
         f" lowest MemAvailable {found.lowest_available_mb:.0f} MB"
     )
-    for name, one in (("new figures", found.truth), ("all writes", found.truth_of_all_writes)):
+    for name, told in (("new figures", found.truth), ("all writes", found.truth_of_all_writes)):
         lines.append(
-            f"ledger against observer, {name}: {one.writes} writes, at most {one.max_percent:.1f} % off,"
-            f" median {one.median_percent:.1f} %"
+            f"ledger against observer, {name}: {told.writes} writes, at most {told.max_percent:.1f} %"
+            f" ({told.max_mb:.0f} MB) off, median {told.median_percent:.1f} %; {told.over} more than"
+            f" {TRUTH_TARGET_PERCENT:.0f} %"
         )
     lines.append(
         f"{found.readings} readings, one each {found.reading_ms:.0f} ms; targets: new figures at most"

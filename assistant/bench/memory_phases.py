@@ -1,4 +1,4 @@
-"""What the observer's readings and the ledger's writes mean: phases of a query, peaks, and how true the ledger is. Pure.
+"""What the observer's readings and the ledger's writes mean: phases, peaks, how true the ledger is. Pure.
 
 Published figures are those of a comparable assistant for boards with 2 GB. MB are 10^6 bytes.
 """
@@ -20,6 +20,7 @@ STANDBY, LISTENING, INFERENCE, SPEAKING, AFTER = "standby", "listening", "LLM in
 PUBLISHED_MB = {STANDBY: 320.0, LISTENING: 150.0, INFERENCE: 420.0, SPEAKING: 180.0}
 """Standby is the system's; listening comes on top of it; the others are the stage's."""
 ALWAYS_FREE_MB = 300.0
+TRUTH_TARGET_PERCENT = 5.0
 _STAGES = {LISTENING: ("asr", "intent"), INFERENCE: ("llm",), SPEAKING: ("tts",)}
 
 
@@ -52,6 +53,9 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
     writes: int
     max_percent: float
     median_percent: float
+    max_mb: float
+    over: int
+    """Writes that are more than `TRUTH_TARGET_PERCENT` off."""
 
 
 def spans(first_ns: int, asked_ns: int, last_ns: int, events: Sequence[tuple[int, str]]) -> list[Span]:
@@ -103,24 +107,23 @@ def truth(readings: Sequence[Reading], views: Sequence[LedgerView]) -> Truth:
     """Of every write between two readings: its distance to the interval that the readings around it span."""
     begins = [one.begin_ns for one in readings]
     ends = [one.end_ns for one in readings]
-    errors = []
+    misses, percents = [], []
     for view in views:
         before = bisect_right(ends, view.updated_ns) - 1
         after = bisect_left(begins, view.updated_ns)
         if before < 0 or after >= len(readings):
             continue
         around = [one.total for one in readings[before : after + 1]]
-        errors.append(_distance(accounted(view), min(around), max(around)))
+        nearest = min(max(accounted(view), min(around)), max(around))
+        misses.append(abs(accounted(view) - nearest))
+        percents.append(misses[-1] / max(nearest, 1) * 100)
     return Truth(
-        writes=len(errors),
-        max_percent=round(max(errors, default=0.0), 2),
-        median_percent=round(statistics.median(errors), 2) if errors else 0.0,
+        writes=len(percents),
+        max_percent=round(max(percents, default=0.0), 2),
+        median_percent=round(statistics.median(percents), 2) if percents else 0.0,
+        max_mb=_mb(max(misses, default=0)),
+        over=sum(one > TRUTH_TARGET_PERCENT for one in percents),
     )
-
-
-def _distance(value: int, low: int, high: int) -> float:
-    nearest = min(max(value, low), high)
-    return abs(value - nearest) / nearest * 100 if nearest else 100.0
 
 
 def measuring(views: Sequence[LedgerView]) -> list[LedgerView]:
