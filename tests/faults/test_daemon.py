@@ -39,7 +39,7 @@ while True:
     print(len(block), flush=True)
     time.sleep(0.001)
 """
-"""Four that share what there is: each is smaller than a worker with its raised score, and so not the kernel's choice."""
+"""Four share what there is: each is smaller than a worker with its raised score, and so not the kernel's choice."""
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +97,7 @@ def test_a_daemon_that_is_killed_leaves_no_process_and_the_next_one_starts(fault
             family = everybody(daemon.pid)
             assert len(family) >= 4
             os.kill(daemon.pid, signal.SIGKILL)
-            daemon.wait()
+            daemon.process.wait(10)
             assert gone(family[1:])
     with OwnDaemon() as daemon:
         next_query_succeeds(daemon.client)
@@ -178,7 +178,7 @@ def test_the_oom_killer_next_door_takes_workers_and_not_the_daemon(group: Memory
             finally:
                 os.killpg(hog.pid, signal.SIGKILL)
                 hog.communicate()
-            assert not daemon.killed
+            assert daemon.process.poll() is None
             next_query_succeeds(daemon.client)
 
 
