@@ -28,7 +28,6 @@ def run(
             # one heap arena: what a thread frees can be used by the others
             "MALLOC_ARENA_MAX": "1",
         }
-        sys.stdout.flush()
         try:
             # -P: a module in the user's folder must not become ours
             command = [sys.executable, "-P", "-m", "assistant.service", *arguments]

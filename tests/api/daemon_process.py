@@ -14,14 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import pytest
-
+from assistant import paths
+from assistant.api.client import Client
 from assistant.errors import NotRunning
 from assistant.memory_orchestrator.ledger import LedgerReader, segment_name
 
 READY_S = 15.0
-LEDGER_FREE_S = 30.0
-"""The ledger's name is one per user: another daemon on this machine may hold it for a while."""
 
 STORY = "Tell me a very long story about a dragon."
 LONG = ("--set", "stages.llm.max_new_tokens=900", "--set", "stages.llm.system_prompt=Write a long text.")
@@ -55,17 +53,17 @@ class Place:
 
     def daemon(self, *args: str) -> subprocess.Popen[str]:
         """A daemon that is ready; its stderr goes to the file `log`."""
-        give_up = time.monotonic() + LEDGER_FREE_S
-        while True:
-            with (self.folder / "log").open("w") as log:
-                process = self.start("run", *args, stderr=log)
-            if self.wait_ready(process):
-                return process
-            told = self.log()
-            assert "already keeps the ledger" in told, told
-            if time.monotonic() > give_up:
-                pytest.skip(f"another daemon runs on this machine: {told}")
-            time.sleep(0.1)
+        with (self.folder / "log").open("w") as log:
+            process = self.start("run", *args, stderr=log)
+        assert self.wait_ready(process), self.log()
+        return process
+
+    def ledger_keeper(self) -> int:
+        """The process that keeps the ledger of this place's daemon; 0 = none."""
+        try:
+            return LedgerReader(segment_name(paths.daemon_owner(self.runtime))).read().writer_pid
+        except NotRunning:
+            return 0
 
     def log(self) -> str:
         return (self.folder / "log").read_text()
@@ -90,6 +88,11 @@ class Place:
         found: dict[str, Any] = json.loads(self.run(*args, "--json", code=code).stdout)
         return found
 
+    def state(self) -> str:
+        """What the daemon says it does."""
+        with Client(self.runtime) as client:
+            return client.status().state
+
     def close(self) -> None:
         for process in self._started:
             if process.poll() is None:
@@ -111,14 +114,6 @@ class Place:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def ledger_keeper() -> int:
-    """The process that keeps this user's ledger of a daemon; 0 = none."""
-    try:
-        return LedgerReader(segment_name("daemon")).read().writer_pid
-    except NotRunning:
-        return 0
 
 
 def children(pid: int) -> list[int]:
