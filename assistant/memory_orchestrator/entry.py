@@ -78,8 +78,12 @@ class Entry:
     """Its unloading, once that has begun."""
 
     @property
+    def coming(self) -> bool:
+        return self.state in (RowState.RESERVED, RowState.LOADING)
+
+    @property
     def in_use(self) -> bool:
-        return self.users > 0 or self.state in (RowState.RESERVED, RowState.LOADING, RowState.LEAVING)
+        return self.users > 0 or self.coming or self.state is RowState.LEAVING
 
     @property
     def leaks(self) -> bool:

@@ -44,6 +44,7 @@ class Figures:
         self._own_pids = own_pids
         self._configured = budget_mib, margin_mib
         self._clock_ns = clock_ns
+        self._closed = False
         self._base_samples: dict[int, Sample] = {}
         self._needs: tuple[Need, ...] = ()
         self.probe = probe
@@ -52,6 +53,8 @@ class Figures:
         self.peaks = Peaks()
         """Since the start."""
         self._watches: tuple[Peaks, ...] = ()
+        self._highest = Usage()
+        """Of the last reading."""
         self.mode: Mode = "sequential"
         self.level: Level = "normal"
         self.budget = budgets.decide(probe.machine(), 0, configured_mib=budget_mib, margin_mib=margin_mib)
@@ -64,6 +67,8 @@ class Figures:
                 seen = sample.peak_since(entry.sample)
                 entry.peak = Usage(max(entry.peak.anon, seen.anon), max(entry.peak.file, seen.file))
                 entry.sample = sample
+        elif not entry.coming and entry.leaving is None:  # its process has died
+            entry.sample = Sample()
 
     def read_all(self, entries: Collection[Entry]) -> None:
         """One reading of every process; updates peaks."""
@@ -78,6 +83,7 @@ class Figures:
             before = entry.sample
             self.measure(entry)
             highest += entry.sample.peak_since(before)
+        self._highest = highest
         for peaks in (self.peaks, *self._watches):
             peaks.see(highest)
 
@@ -85,6 +91,7 @@ class Figures:
     def watch(self) -> Iterator[Peaks]:
         """Peaks of its own, for a query."""
         peaks = Peaks()
+        peaks.see(self._highest)  # or one that ends before the next reading would have held nothing
         self._watches = (*self._watches, peaks)
         try:
             yield peaks
@@ -149,7 +156,9 @@ class Figures:
         )
 
     def write(self, entries: Iterable[Entry]) -> None:
-        self._ledger.write(self.view(entries))
+        if not self._closed:  # what ends later than we do has nothing to tell any more
+            self._ledger.write(self.view(entries))
 
     def close(self) -> None:
+        self._closed = True
         self._ledger.close()

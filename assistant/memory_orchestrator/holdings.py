@@ -51,17 +51,21 @@ class Holdings:
         self.figures.close()
 
     # --- from reservation to rest -----------------------------------------------------------------------------------
-    async def load(self, entry: Entry) -> None:
-        """A failed load evicts everything that is idle and is tried once more; a model's own fault is not."""
+    async def load(self, entry: Entry, *, insists: bool = True) -> None:
+        """A failed load evicts everything that is idle and is tried once more, if the caller insists; a model's own
+        fault is not."""
         entry.state = RowState.LOADING
+        self.told()
         try:
             try:
                 await entry.thing.load()
             except StageError as error:
-                if entry.state is RowState.LEAVING:
+                if not insists or entry.leaving is not None:
                     raise
                 log.warning("%s; what is idle goes, and %s is loaded once more", error.message, entry.thing.name)
                 await self.evict([name for name, one in self.entries.items() if not one.in_use], entry.thing.name)
+                if entry.leaving is not None:
+                    raise
                 await entry.thing.load(again=True)
         except BaseException:
             await self.unload(entry)
@@ -78,6 +82,7 @@ class Holdings:
 
     async def prepare(self, entry: Entry) -> None:
         entry.state = RowState.LOADING
+        self.told()
         try:
             await entry.thing.prepare()
         except BaseException:
@@ -103,7 +108,7 @@ class Holdings:
             held, promised = entry.sample.now.anon // MIB, entry.need.anon // MIB
             log.warning("%s holds %d MiB at rest, promised were %d: restarted", entry.thing.name, held, promised)
             self._emit("memory-evict", {"stage": entry.thing.name, "for": "leak"})
-            self.spawn(self.unload(entry))
+            self.leave(entry)
 
     def _until(self, configured_s: float) -> int:
         stays_s = self.relief.keep_alive_s(configured_s)
@@ -118,18 +123,28 @@ class Holdings:
 
     async def evict(self, names: Iterable[str], for_whom: str) -> None:
         """Returns when their processes are reaped and their memory shows as free."""
+        for victim in self.begin_eviction(names, for_whom):
+            await self.unload(victim)
+
+    def begin_eviction(self, names: Iterable[str], for_whom: str) -> list[Entry]:
+        """From here on nobody is given them."""
         victims = [entry for name in names if (entry := self.entries.get(name)) is not None]
         for victim in victims:
             self._emit("memory-evict", {"stage": victim.thing.name, "for": for_whom})
-        await asyncio.gather(*(self.unload(victim) for victim in victims))
+            self.leave(victim)
+        return victims
 
     async def unload(self, entry: Entry) -> None:
         """Returns when the process is reaped, so that the kernel has its memory back. A cancel does not interrupt it,
         and who comes while it goes on waits for the same end."""
+        await uninterrupted(self.leave(entry))
+
+    def leave(self, entry: Entry) -> asyncio.Task[None]:
+        """Begins its unloading. The state changes at once, so that no lease gets what is about to go."""
         if entry.leaving is None:
             entry.state, entry.until_ns = RowState.LEAVING, 0
             entry.leaving = asyncio.create_task(self._leave(entry))
-        await uninterrupted(entry.leaving)
+        return entry.leaving
 
     async def _leave(self, entry: Entry) -> None:
         self.told()
@@ -156,8 +171,8 @@ class Holdings:
         return self.journeys.next_use(name) < NOT_NEEDED
 
     def excess(self) -> tuple[str, ...]:
-        """Idle stages that the budget, as it is now, has no room for."""
-        return excess(self.snapshot())
+        """Idle stages that the budget, as it is now, has no room for, once those have gone that are going."""
+        return excess(self.snapshot(without=[one for one in self.entries.values() if one.leaving is not None]))
 
     def relieve(self, relief: Relief) -> None:
         """Takes over what the pressure asks for: shorter keep-alives at once, the rest at the next load."""
@@ -210,3 +225,6 @@ class Holdings:
 
     def here(self, entry: Entry) -> bool:
         return self.entries.get(entry.thing.name) is entry
+
+    def serves(self, entry: Entry) -> bool:
+        return self.here(entry) and entry.state is RowState.IN_USE

@@ -50,6 +50,7 @@ class Housekeeper:
         self._clock_ns = clock_ns
         self._sample_s, self._idle_sample_s, self._sense_s = sample_s, idle_sample_s, sense_s
         self._sensed_ns = 0
+        self._stopped: Entry | None = None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -87,9 +88,9 @@ class Housekeeper:
         entries = list(holdings.entries.values())
         await asyncio.to_thread(holdings.figures.read_all, entries)
         if overdue := holdings.overdue():
-            await holdings.evict(overdue, "keep-alive")
+            holdings.begin_eviction(overdue, "keep-alive")  # and is not waited for: the next look must not be late
         if excess := holdings.excess():
-            await holdings.evict(excess, "budget")
+            holdings.begin_eviction(excess, "budget")
         self._stop_who_breaks_the_margin()
         if self._clock_ns() - self._sensed_ns >= self._sense_s * 1e9:
             self._feel()
@@ -102,6 +103,8 @@ class Housekeeper:
         held = holdings.figures.measured(holdings.entries.values()).anon
         if held <= budget.usable + budget.margin // 2:
             return
+        if self._stopped is not None and self._stopped.thing.pid and holdings.here(self._stopped):
+            return  # on its way out: nobody else is to blame until its memory is back
 
         def broken(entry: Entry) -> int:
             return entry.sample.now.anon - entry.need.anon
@@ -109,6 +112,7 @@ class Housekeeper:
         worst = max((one for one in holdings.entries.values() if one.thing.pid), key=broken, default=None)
         if worst is not None and broken(worst) > 0:
             holds, promised = worst.sample.now.anon // MIB, worst.need.anon // MIB
+            self._stopped = worst
             worst.thing.kill(f"was stopped: it held {holds} MiB, promised were {promised}, and the machine has no more")
 
     def _feel(self) -> None:

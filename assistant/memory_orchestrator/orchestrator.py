@@ -99,12 +99,12 @@ class MemoryOrchestrator:
                 continue
             try:
                 await self._load_all(mine)
-                while any(entry.state is RowState.LOADING for entry in entries):  # others load them for us too
+                while any(entry.coming for entry in entries):  # others load them for us too
                     await self.holdings.wait_for_change(_LOOK_AGAIN_S)
             except BaseException:
                 await self._give_back(entries)
                 raise
-            if all(self.holdings.here(entry) and entry.state is RowState.IN_USE for entry in entries):
+            if all(self.holdings.serves(entry) and (entry in mine or entry.thing.pid) for entry in entries):
                 return entries
             await self._give_back(entries)  # the other one's load failed; ours says why, or succeeds
 
@@ -133,6 +133,11 @@ class MemoryOrchestrator:
             needs = {thing.name: (thing, thing.need()) for thing in things if thing.name not in there}
             if needs:
                 await self._make_room([need for _, need in needs.values()], without=prepared)
+        except BusyNow as busy:
+            for entry in kept:
+                entry.users -= 1
+            await self._give_way(things, kept, busy)
+            return await self._admit(things)
         except BaseException:
             for entry in kept:
                 entry.users -= 1
@@ -146,16 +151,28 @@ class MemoryOrchestrator:
         self.holdings.told()
         return [*(entry for entry in kept if entry not in mine), *mine], mine
 
+    async def _give_way(self, things: Sequence[Loadable], kept: Sequence[Entry], busy: BusyNow) -> None:
+        """Unloads what was kept where it stands in its own lease's way: it holds more than it would anew, and waiting
+        for ourselves would never end. Raises `MemoryRefused` where others are in the way, or all of it never fits."""
+        ours = [entry for entry in kept if not entry.in_use]
+        if not any(entry.state is RowState.IDLE for entry in ours):
+            raise busy
+        stay = {entry.thing.name for entry in kept if entry.in_use}
+        anew = [thing.need() for thing in things if thing.name not in stay]
+        decision = plan(self.holdings.snapshot(without=ours), anew)
+        if isinstance(decision, Refuse):
+            raise decision.error from None
+        await self.holdings.evict([entry.thing.name for entry in ours], "+".join(need.stage for need in anew))
+
     async def _kept(self, thing: Loadable) -> Entry | None:
         """The entry that can serve `thing`, or None after whatever stood in its place has gone."""
         held = self.holdings.entries.get(thing.name)
         if held is None:
             return None
-        coming = held.state in (RowState.RESERVED, RowState.LOADING)
-        if held.thing is thing and held.state is not RowState.LEAVING and (thing.pid or coming):
-            if held.users or coming or thing.fresh:
+        if held.thing is thing and held.state is not RowState.LEAVING and (thing.pid or held.coming):
+            if held.users or held.coming or held.state is RowState.PREPARED or thing.fresh:
                 return held
-        elif held.users and held.thing is not thing:
+        elif (held.users or held.coming) and held.thing is not thing:
             raise BusyNow(f"{thing.name} works with {held.thing.model}", stage=thing.name, retry_after_ms=1000)
         await self.holdings.unload(held)
         return None
@@ -170,7 +187,7 @@ class MemoryOrchestrator:
             decision = plan(snapshot, needs, nearer_than=-1 if nearer_than is None else nearer_than)
             if isinstance(decision, Refuse):
                 error = decision.error
-                if error.code == TAKEN and looks < _BACK_LOOKS:
+                if error.code == TAKEN and nearer_than is None and looks < _BACK_LOOKS:
                     looks += 1
                     await asyncio.sleep(_BACK_LOOK_S)
                     continue
@@ -192,7 +209,12 @@ class MemoryOrchestrator:
 
     async def _load_all(self, entries: Sequence[Entry]) -> None:
         """All at the same time. Raises what the first of them raised, once all have ended."""
-        results = await asyncio.gather(*(self.holdings.load(entry) for entry in entries), return_exceptions=True)
+        try:
+            results = await asyncio.gather(*(self.holdings.load(entry) for entry in entries), return_exceptions=True)
+        finally:
+            for entry in entries:
+                if entry.state is RowState.RESERVED:  # a cancel came before its load had begun
+                    self.holdings.leave(entry)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -201,14 +223,16 @@ class MemoryOrchestrator:
         for entry in entries:
             entry.users -= 1
             entry.last_used_ns = self._clock_ns()
-        for entry in entries:
-            if entry.users or not self.holdings.here(entry) or entry.state is not RowState.IN_USE:
-                continue
-            if entry.thing.pid:
+        done = [entry for entry in entries if not entry.users and self.holdings.serves(entry)]
+        dead = [entry for entry in done if not entry.thing.pid]  # in our hands
+        for entry in done:
+            if entry in dead:
+                self.holdings.leave(entry)
+            else:
                 self.holdings.settle(entry)
-            else:  # it died in our hands
-                await self.holdings.unload(entry)
         self.holdings.told()
+        for entry in dead:
+            await self.holdings.unload(entry)
 
     # --- without a query --------------------------------------------------------------------------------------------
     async def load(self, thing: Loadable, *, keep_alive_s: float | None = None, deadline_s: float = 30) -> None:
@@ -255,5 +279,5 @@ class MemoryOrchestrator:
             entry = self._reserve(thing, need)
         finally:
             self._planning.release()
-        await (self.holdings.load(entry) if loads else self.holdings.prepare(entry))
+        await (self.holdings.load(entry, insists=False) if loads else self.holdings.prepare(entry))
         return True

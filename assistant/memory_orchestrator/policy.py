@@ -117,28 +117,29 @@ def plan(snapshot: Snapshot, needs: Sequence[Need], *, nearer_than: int = -1) ->
     what is wanted as soon as the thing itself.
     """
     cost = sum(need.usage.total for need in needs)
-    share = 1.0
     most = snapshot.room + snapshot.others
-    if cost > most and snapshot.squeezable:
-        share = FILE_SHARE
-        cost = sum(_cost(need.usage, share) for need in needs)
+    squeezed = cost > most and snapshot.squeezable and len(needs) == 1
+    if squeezed:
+        cost = _cost(needs[0].usage, FILE_SHARE)
     if cost > most:
         return Refuse(NeverFits(_never(snapshot, needs, cost), stage=needs[0].stage))
     if cost > snapshot.room:
         return Refuse(BusyNow(_taken(snapshot, needs, cost), code=TAKEN, stage=needs[0].stage, retry_after_ms=5000))
 
     victims = []
-    free = snapshot.room - sum(_cost(row.counts_as, share) for row in snapshot.held)
+    free = snapshot.free
     movable = [row for row in snapshot.held if not row.in_use and row.next_use > nearer_than]
+    if squeezed and snapshot.held:  # alone: nothing fits beside weights that do not fit themselves
+        cost = snapshot.room
     for row in sorted(movable, key=lambda row: row.eviction_order):
         if free >= cost:
             break
         victims.append(row)
-        free += _cost(row.counts_as, share)
+        free += row.counts_as.total
     for row in reversed(victims[:-1]):  # a small one that came first may stay after all, now that a large one goes
-        if row.next_use <= victims[-1].next_use and free - _cost(row.counts_as, share) >= cost:
+        if row.next_use <= victims[-1].next_use and free - row.counts_as.total >= cost:
             victims.remove(row)
-            free -= _cost(row.counts_as, share)
+            free -= row.counts_as.total
     if free < cost:
         return Refuse(BusyNow(_busy(snapshot, needs, cost, free), stage=needs[0].stage, retry_after_ms=1000))
     return Evict(tuple(row.stage for row in victims)) if victims else Admit()
