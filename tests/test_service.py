@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -147,6 +148,18 @@ def test_sigterm_ends_it_within_two_seconds_while_a_query_runs(place: Place, mod
         *_, (last, _) = replies
         assert isinstance(last, wire.Report)
         assert (last.outcome, last.exit_code) == ("cancelled", 130)
+
+
+@pytest.mark.engine
+def test_a_killed_daemon_ends_the_queries_of_its_clients(place: Place, model: Callable[[str], ModelInfo]) -> None:
+    model("smollm2-135m-instruct")
+    daemon = place.daemon(*LONG)
+    asking = place.start("ask", STORY, "--no-speech", "--json")
+    assert until(lambda: place.state() != "idle")
+    daemon.kill()
+    out, _ = asking.communicate(timeout=10)
+    assert asking.returncode == 3
+    assert json.loads(out)["error"]["code"] == "not-running"
 
 
 @pytest.mark.parametrize(

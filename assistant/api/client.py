@@ -65,11 +65,15 @@ class Client:
     """`with Client() as client:`; used by one thread. One query at a time."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Connects to the sockets in `folder` (default: this user's). Raises `NotRunning` when nobody listens."""
+        """Connects to the sockets in `folder` (default: this user's).
+
+        Raises `NotRunning` when nobody listens, `ConfigError` when it may be somebody else who does.
+        """
         self._folder = folder or sockets.folder()
         path = self._folder / sockets.CONTROL
         if not sockets.somebody_listens(path):
             raise NotRunning(f"no daemon listens at {path}; start one with 'assistant run'")
+        sockets.trusted(self._folder)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._open: dict[str, zmq.Socket[bytes]] = {}
         self._daemon = 0
@@ -116,11 +120,15 @@ class Client:
         return self._call(sockets.COMMAND, wire.Unload(stage=stage), wire.Unloaded, ORDER_S)
 
     def _call(self, name: str, command: Any, kind: type[T], timeout_s: float) -> T:
-        """Raises `NotRunning` after `timeout_s`, or what the daemon raised."""
+        """Raises `NotRunning` after `timeout_s` or when the daemon goes away, or what the daemon raised."""
+        if name == sockets.COMMAND:
+            self._daemon = self.ping().pid
         sent = self._send(name, command)
         give_up = time.monotonic() + timeout_s
         while (left := give_up - time.monotonic()) > 0:
-            message = self._receive(name, left)
+            message = self._receive(name, min(left, _SILENCE_S))
+            if message is None and name == sockets.COMMAND:
+                self._check_still(self._daemon)
             if message is None or message.parent != sent:
                 continue  # a reply to a question that was given up
             if isinstance(message.data, wire.Failure):

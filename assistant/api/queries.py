@@ -20,6 +20,8 @@ from assistant.query import Answer, Query
 log = logging.getLogger(__name__)
 
 MAX_WAITING = 4
+MAX_HELD_BYTES = 64 * 2**20
+"""Of the recordings of all queries in the line: they are the daemon's own memory."""
 _REMEMBERED = 8
 _FIRST_GUESS_S = 2.0
 _LEAST_RETRY_S = 0.1
@@ -80,6 +82,7 @@ class Job:
         self._tell, self._stream = tell, ask.stream
         self._voice = _Voice(tell, ask.stream) if ask.speech else None
         self._report: QueryReport | None = None
+        self.size = len(pcm)
         self.ended = False
         """Its last reply was told."""
         self.query = Query(
@@ -140,11 +143,13 @@ class Queries:
         self._durations: deque[float] = deque(maxlen=_REMEMBERED)
 
     def submit(self, job: Job) -> None:
-        """Raises `BusyNow` when the line is full."""
-        ahead = len(self._waiting) + (self._running is not None)
-        if ahead > MAX_WAITING:
+        """Raises `BusyNow` when the line is full, by number or by the size of its recordings."""
+        line = [*self._waiting, *([self._running] if self._running else [])]
+        ahead = len(line)
+        if ahead > MAX_WAITING or (line and sum(one.size for one in line) + job.size > MAX_HELD_BYTES):
             raise BusyNow(
-                f"one query is being answered and {MAX_WAITING} wait; ask again later",
+                f"{ahead} {'query is' if ahead == 1 else 'queries are'} ahead, which is all that there is room for;"
+                " ask again later",
                 retry_after_ms=round(self._retry_after_s() * 1000),
             )
         job.accepted(ahead)

@@ -47,6 +47,14 @@ def prepared(directory: Path) -> Path:
     checked_length(directory)
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _refused(directory, error.strerror or str(error)) from None
+    return trusted(directory)
+
+
+def trusted(directory: Path) -> Path:
+    """Of a folder that exists. Raises `ConfigError` when somebody else could have put sockets into it."""
+    try:
         found = directory.lstat()
     except OSError as error:
         raise _refused(directory, error.strerror or str(error)) from None

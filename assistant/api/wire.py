@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -29,6 +29,7 @@ MAX_REPLY_BYTES = 16 * 2**20
 MAX_PCM_BYTES = 32 * 2**20
 """Of all PCM frames of a message together: 15 minutes at 16 kHz are 29 MB."""
 MAX_FRAMES = 64
+MAX_AGE_MS = 3_600_000
 
 
 class _Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,13 +54,13 @@ class Ask(_Data, frozen=True, kw_only=True):
     """Whether the reply comes as sound, too."""
     stream: bool = True
     """False: no events, and all sound in one message."""
-    age_ms: float = 0
+    age_ms: Annotated[float, msgspec.Meta(ge=0, le=MAX_AGE_MS)] = 0
     """How long ago the user finished speaking; the report's timings count from then."""
 
 
 class Load(_Data, frozen=True, kw_only=True):
     stage: Stage
-    keep_alive_s: float | None = None
+    keep_alive_s: Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)] | None = None
     """None: as configured; 0: until its next use is over; negative: for ever."""
 
 

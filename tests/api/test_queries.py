@@ -16,10 +16,10 @@ from tests.api.backend import Backend
 class Caller:
     """What one client is told."""
 
-    def __init__(self, text: str, **ask: Any) -> None:
+    def __init__(self, text: str, pcm: bytes = b"", **ask: Any) -> None:
         self.replies: list[Any] = []
         self.pcm: list[bytes] = []
-        self.job = Job(wire.Ask(text=text, **ask), b"", self._tell)
+        self.job = Job(wire.Ask(text=text, **ask), pcm, self._tell)
 
     def _tell(self, reply: wire.Reply, pcm: bytes) -> None:
         self.replies.append(reply)
@@ -178,5 +178,20 @@ def test_an_error_ends_one_query_and_not_the_line() -> None:
         assert (crash.last.code, crash.last.exit_code) == ("internal", 1)
         assert "RuntimeError" in crash.last.message
         assert good.last.outcome == "answered"
+
+    asyncio.run(scenario())
+
+
+def test_large_recordings_fill_the_line_sooner() -> None:
+    async def scenario() -> None:
+        events = QueryEvents()
+        queries = Queries(Backend(events).answer, events)
+        large = bytes(30 * 2**20)
+        for _ in range(2):
+            queries.submit(Caller("wait", large).job)
+        with pytest.raises(BusyNow, match="2 queries are ahead"):
+            queries.submit(Caller("wait", large).job)
+        queries.submit(Caller("small").job)
+        await queries.close()
 
     asyncio.run(scenario())

@@ -17,7 +17,7 @@ import zmq
 
 from assistant.api import wire
 from assistant.api.client import Client, found
-from assistant.errors import BusyNow, MemoryRefused, NeverFits, NotRunning, UsageError
+from assistant.errors import BusyNow, ConfigError, MemoryRefused, NeverFits, NotRunning, UsageError
 from assistant.messages import Stage
 from tests.api.backend import Backend, served
 
@@ -359,6 +359,17 @@ def test_without_a_daemon_nobody_is_found(folder: Path) -> None:
     with pytest.raises(NotRunning, match="assistant run") as caught:
         Client(folder)
     assert caught.value.exit_code == 3
+
+
+def test_sockets_in_a_folder_of_anybody_are_not_trusted(folder: Path) -> None:
+    async def scenario(backend: Backend) -> None:
+        assert backend.order == []
+        folder.chmod(0o777)
+        with pytest.raises(ConfigError, match="others may enter"):
+            Client(folder)
+        folder.chmod(0o700)
+
+    serve(folder, scenario)
 
 
 def test_a_daemon_that_does_not_answer_is_not_running(folder: Path) -> None:

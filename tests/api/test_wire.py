@@ -78,6 +78,8 @@ def test_the_smallest_command_has_defaults_for_everything_else() -> None:
         ([header(extra=1)], "unknown-field", "extra"),
         ([header(data={"text": "a", "volume": 3})], "unknown-field", "volume"),
         ([header(data={"text": 5})], "bad-message", "text"),
+        ([header(data={"text": "a", "age_ms": -1})], "bad-message", "age_ms"),
+        ([header(type="load", data={"stage": "llm", "keep_alive_s": 1e300})], "bad-message", "keep_alive_s"),
         ([header(data=[])], "bad-message", "object"),
         ([header(type="load", data={"stage": "kaldi"})], "bad-message", "kaldi"),
         ([header(type="load", data={})], "bad-message", "stage"),
