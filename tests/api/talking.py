@@ -1,0 +1,61 @@
+"""Servers and clients for the tests of the sockets: well-behaved ones, and ones that send what they like."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import zmq
+
+from assistant.api.client import Client
+from tests.api.backend import Backend, served
+
+T = TypeVar("T")
+
+
+def serve(folder: Path, scenario: Callable[[Backend], Awaitable[T]], stop: Callable[[], None] = lambda: None) -> T:
+    async def run() -> T:
+        async with served(folder, stop) as backend:
+            return await asyncio.wait_for(scenario(backend), 15)
+
+    return asyncio.run(run())
+
+
+def with_client(folder: Path, work: Callable[[Client], T]) -> Awaitable[T]:
+    def run() -> T:
+        with Client(folder) as client:
+            return work(client)
+
+    return asyncio.to_thread(run)
+
+
+class Raw:
+    """A client that sends what it likes."""
+
+    def __init__(self, folder: Path, socket: str, kind: int = zmq.DEALER) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.socket: zmq.Socket[bytes] = self._context.socket(kind)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.connect(f"ipc://{folder}/{socket}.sock")
+
+    def send(self, *frames: bytes) -> None:
+        self.socket.send_multipart(frames)
+
+    def reply(self, timeout_s: float = 3) -> dict[str, Any] | None:
+        if not self.socket.poll(int(timeout_s * 1000)):
+            return None
+        reply: dict[str, Any] = json.loads(self.socket.recv_multipart()[0])
+        return reply
+
+    def __enter__(self) -> Raw:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._context.destroy(linger=0)
+
+
+def header(kind: str, data: Any = None, **more: Any) -> bytes:
+    return json.dumps({"v": 1, "id": "i", "type": kind, "data": data or {}} | more).encode()
