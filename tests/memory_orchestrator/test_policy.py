@@ -1,121 +1,347 @@
-"""The policy as a table: who is admitted, who goes first, who is refused and with which words."""
+"""The policy as tables: who is admitted, who goes first, who is refused and with which words."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assistant.errors import BusyNow, NeverFits
-from assistant.memory_orchestrator.policy import Admit, Evict, Held, Need, Refuse, Snapshot, plan
+from assistant.errors import BusyNow, MemoryRefused, NeverFits
+from assistant.memory_orchestrator.policy import (
+    NOT_NEEDED,
+    TAKEN,
+    Admit,
+    Evict,
+    Held,
+    Need,
+    Refuse,
+    Snapshot,
+    excess,
+    mode_of,
+    plan,
+)
 from assistant.memory_orchestrator.probe import MIB, Usage
 
 
-def snapshot(*held: Held, usable: int = 1000, base: int = 50) -> Snapshot:
-    return Snapshot(usable=usable * MIB, budget=(usable + 300) * MIB, margin=300 * MIB, base=base * MIB, held=held)
+def snapshot(*held: Held, usable: int = 1000, base: int = 50, others: int = 0) -> Snapshot:
+    """950 MiB of room."""
+    return Snapshot(
+        usable=usable * MIB,
+        budget=(usable + 300) * MIB,
+        margin=300 * MIB,
+        base=base * MIB,
+        held=held,
+        others=others * MIB,
+    )
 
 
-def held(stage: str, mib: int, *, in_use: bool = False, used: int = 0, heavy: bool = True) -> Held:
-    return Held(stage, Usage(mib * MIB), Usage(), in_use=in_use, last_used_ns=used, heavy=heavy)
+def held(
+    stage: str,
+    mib: int,
+    *,
+    in_use: bool = False,
+    used: int = 0,
+    until: int = 0,
+    next_use: int = NOT_NEEDED,
+    measured: int = 0,
+    file: int = 0,
+) -> Held:
+    return Held(
+        stage,
+        Usage(mib * MIB, file * MIB),
+        Usage(measured * MIB),
+        in_use=in_use,
+        last_used_ns=used,
+        until_ns=until,
+        next_use=next_use,
+    )
 
 
-def need(stage: str, mib: int, *, heavy: bool = True) -> Need:
-    return Need(stage=stage, anon=mib * MIB, file=0, heavy=heavy)
+def need(stage: str, mib: int, file: int = 0) -> Need:
+    return Need(stage=stage, anon=mib * MIB, file=file * MIB)
 
 
-CASES = {
-    "an empty ledger admits": (snapshot(), need("llm", 900), Admit()),
-    "exactly the room admits": (snapshot(), need("llm", 950), Admit()),
-    "a light stage stays beside a heavy one": (
-        snapshot(held("asr", 200, in_use=True)),
-        need("intent", 50, heavy=False),
+CASES: dict[str, tuple[Snapshot, list[Need], object]] = {
+    "an empty ledger admits": (snapshot(), [need("llm", 900)], Admit()),
+    "exactly the room admits": (snapshot(), [need("llm", 950)], Admit()),
+    "what fits beside all others admits": (
+        snapshot(held("asr", 200), held("tts", 300, in_use=True)),
+        [need("llm", 450)],
         Admit(),
     ),
-    "one heavy stage at a time, whatever the room": (snapshot(held("asr", 10)), need("llm", 10), Evict(("asr",))),
-    "a heavy stage beside an idle light one": (snapshot(held("intent", 50, heavy=False)), need("llm", 800), Admit()),
-    "the light one goes when there is no other room": (
-        snapshot(held("intent", 50, heavy=False), held("asr", 200, used=1)),
-        need("llm", 940),
-        Evict(("intent", "asr")),
+    "two together": (snapshot(), [need("llm", 500), need("tts", 450)], Admit()),
+    "two together, for whom one goes": (
+        snapshot(held("asr", 200)),
+        [need("llm", 500), need("tts", 450)],
+        Evict(("asr",)),
     ),
-    "least recently used goes first": (
-        snapshot(held("a", 400, used=5, heavy=False), held("b", 400, used=3, heavy=False)),
-        need("llm", 300),
+    "no more than must": (
+        snapshot(held("asr", 400, used=1), held("tts", 400, used=2)),
+        [need("llm", 300)],
+        Evict(("asr",)),
+    ),
+    "what works stays": (
+        snapshot(held("asr", 400, in_use=True), held("tts", 400)),
+        [need("llm", 300)],
+        Evict(("tts",)),
+    ),
+    "what no query needs goes before what one needs": (
+        snapshot(held("asr", 400, used=9), held("tts", 400, used=1, next_use=3)),
+        [need("llm", 300)],
+        Evict(("asr",)),
+    ),
+    "of what is needed, what is needed last": (
+        snapshot(held("intent", 400, next_use=0), held("tts", 400, used=9, next_use=2)),
+        [need("llm", 300)],
+        Evict(("tts",)),
+    ),
+    "then whose time is up first": (
+        snapshot(held("a", 400, until=9, used=1), held("b", 400, until=5, used=2)),
+        [need("llm", 300)],
+        Evict(("b",)),
+    ),
+    "and what stays for ever last": (
+        snapshot(held("a", 400, until=0, used=1), held("b", 400, until=5, used=2)),
+        [need("llm", 300)],
+        Evict(("b",)),
+    ),
+    "then the least recently used": (
+        snapshot(held("a", 400, used=5), held("b", 400, used=3)),
+        [need("llm", 300)],
         Evict(("b",)),
     ),
     "of two equally old the larger, then the name": (
-        snapshot(*(held(name, size, heavy=False) for name, size in (("a", 10), ("c", 400), ("b", 400)))),
-        need("llm", 800),
+        snapshot(*(held(name, size) for name, size in (("a", 10), ("c", 400), ("b", 400)))),
+        [need("llm", 800)],
         Evict(("b", "c")),
+    ),
+    "a small one that came first stays when the large one makes room enough": (
+        snapshot(held("a", 50, used=1), held("b", 800, used=2)),
+        [need("llm", 400)],
+        Evict(("b",)),
+    ),
+    "but not at the cost of one that is needed sooner": (
+        snapshot(held("a", 50), held("b", 800, next_use=1)),
+        [need("llm", 160)],
+        Evict(("a", "b")),
+    ),
+    "a stage that has grown counts as it is": (
+        snapshot(held("asr", 100, measured=700)),
+        [need("llm", 300)],
+        Evict(("asr",)),
     ),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_the_plan(case: tuple[Snapshot, Need, object]) -> None:
+def test_the_plan(case: tuple[Snapshot, list[Need], object]) -> None:
     before, wanted, expected = case
     assert plan(before, wanted) == expected
 
 
+def refusal(before: Snapshot, *wanted: Need, nearer_than: int = -1) -> MemoryRefused:
+    outcome = plan(before, wanted, nearer_than=nearer_than)
+    assert isinstance(outcome, Refuse), outcome
+    return outcome.error
+
+
 def test_what_can_never_fit_is_refused_at_once_with_the_arithmetic() -> None:
-    outcome = plan(snapshot(held("asr", 900, in_use=True)), need("llm", 951))
-    assert isinstance(outcome, Refuse)
-    assert isinstance(outcome.error, NeverFits)
-    for figure in ("951", "1300", "300", "50", "950", "budget_mib"):
-        assert figure in outcome.error.message
+    error = refusal(snapshot(held("asr", 900, in_use=True)), need("llm", 951))
+    assert isinstance(error, NeverFits)
+    assert error.stage == "llm"
+    for figure in ("951", "1300", "300", "50", "950", "budget_mib", "stages.llm.model"):
+        assert figure in error.message
 
 
-@pytest.mark.parametrize("row", [held("asr", 10, in_use=True), held("asr", 990, in_use=True, heavy=False)])
-def test_what_must_wait_is_refused_as_busy_with_a_hint(row: Held) -> None:
-    outcome = plan(snapshot(row), need("llm", 100))
-    assert isinstance(outcome, Refuse)
-    assert isinstance(outcome.error, BusyNow)
-    assert outcome.error.retry_after_ms
-    assert outcome.error.to_dict()["status"] == 429
+def test_the_arithmetic_of_a_scaled_margin_is_in_the_refusal() -> None:
+    note = " (300 * 512/1792, as the machine has 512 MiB)"
+    assert note in refusal(replace(snapshot(), margin_note=note), need("llm", 951)).message
 
 
-def test_a_promise_counts_until_the_stage_has_gone_and_more_than_promised_counts_too() -> None:
-    for reserved, measured in ((600, 100), (100, 600)):
-        row = Held("asr", Usage(reserved * MIB), Usage(measured * MIB), in_use=True, last_used_ns=0, heavy=False)
-        outcome = plan(snapshot(row), need("llm", 500))
+def test_two_that_never_fit_together_are_named() -> None:
+    error = refusal(snapshot(), need("llm", 500), need("tts", 500))
+    assert isinstance(error, NeverFits)
+    assert "llm and tts needs 1000 MiB" in error.message
+
+
+def test_what_must_wait_is_busy_with_a_hint_and_says_for_whom() -> None:
+    error = refusal(snapshot(held("asr", 900, in_use=True)), need("llm", 100))
+    assert isinstance(error, BusyNow)
+    assert error.code == "busy"
+    assert error.retry_after_ms
+    assert error.to_dict()["status"] == 429
+    assert "while asr works" in error.message
+
+
+def test_what_other_programs_have_taken_is_busy_and_not_never_and_no_lease_of_ours_ends_it() -> None:
+    before = snapshot(usable=500, others=500)
+    error = refusal(before, need("llm", 600))
+    assert isinstance(error, BusyNow)
+    assert error.code == TAKEN
+    assert isinstance(refusal(before, need("llm", 951)), NeverFits)
+
+
+@pytest.mark.parametrize(("reserved", "measured"), [(600, 100), (100, 600)])
+def test_a_promise_counts_until_the_stage_has_gone_and_more_than_promised_counts_too(
+    reserved: int, measured: int
+) -> None:
+    row = held("asr", reserved, measured=measured, in_use=True)
+    assert isinstance(refusal(snapshot(row), need("llm", 500)), BusyNow)
+
+
+# --- loading ahead ----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("nearer_than", "expected"),
+    [
+        (0, Evict(("tts",))),
+        (1, Evict(("tts",))),
+        (2, None),
+        (NOT_NEEDED, None),
+    ],
+)
+def test_loading_ahead_never_evicts_what_is_wanted_as_soon(nearer_than: int, expected: object) -> None:
+    before = snapshot(held("intent", 400, next_use=0), held("tts", 400, next_use=2))
+    outcome = plan(before, [need("llm", 500)], nearer_than=nearer_than)
+    if expected is None:
         assert isinstance(outcome, Refuse)
         assert isinstance(outcome.error, BusyNow)
+    else:
+        assert outcome == expected
 
 
-def test_mapped_weights_count_whole_against_a_set_budget_and_half_against_a_machine() -> None:
-    big = Need(stage="llm", anon=200 * MIB, file=1400 * MIB)
-    assert isinstance(plan(snapshot(), big), Refuse)
-    assert plan(replace(snapshot(), file_share=0.5), big) == Admit()
-    idle = Held("tts", Usage(100 * MIB, 300 * MIB), Usage(), in_use=False, last_used_ns=0, heavy=False)
-    assert replace(snapshot(idle), file_share=0.5).free == (1000 - 50 - 250) * MIB
+# --- weights that never fit whole -------------------------------------------------------------------------------------
+BIG = need("llm", 200, file=1400)
+"""900 MiB by its share."""
 
 
+def test_mapped_weights_that_never_fit_whole_count_by_their_share_where_nobody_set_the_budget() -> None:
+    assert isinstance(refusal(snapshot(), BIG), NeverFits)
+    assert plan(replace(snapshot(), squeezable=True), [BIG]) == Admit()
+    assert isinstance(refusal(replace(snapshot(), squeezable=True), need("llm", 300, file=1400)), NeverFits)
+
+
+def test_weights_that_can_fit_count_whole() -> None:
+    before = replace(snapshot(held("asr", 100)), squeezable=True)
+    assert plan(before, [need("llm", 200, file=700)]) == Evict(("asr",))
+
+
+def test_a_model_admitted_by_its_share_is_alone() -> None:
+    small = held("intent", 10, next_use=0)
+    assert plan(replace(snapshot(small), squeezable=True), [BIG]) == Evict(("intent",))
+    works = held("intent", 10, in_use=True)
+    assert isinstance(refusal(replace(snapshot(works), squeezable=True), BIG), BusyNow)
+    assert isinstance(refusal(replace(snapshot(), squeezable=True), BIG, need("tts", 10)), NeverFits)
+
+
+def test_a_model_admitted_by_its_share_stays_at_rest_and_goes_for_the_next_one() -> None:
+    alone = replace(snapshot(held("llm", 200, file=1400)), squeezable=True)
+    assert excess(alone) == ()
+    assert plan(alone, [need("tts", 10)]) == Evict(("llm",))
+    assert excess(replace(alone, squeezable=False)) == ("llm",)
+
+
+# --- a budget that has become smaller ---------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([], ()),
+        ([held("asr", 400), held("llm", 550)], ()),
+        ([held("asr", 400, used=2), held("llm", 551, used=1)], ("llm",)),
+        ([held("asr", 400, used=1), held("llm", 551, used=2)], ("asr",)),
+        ([held("asr", 400, next_use=0), held("llm", 551, next_use=2)], ("llm",)),
+        # what works stays until it is given back
+        ([held("asr", 400, in_use=True), held("llm", 900, in_use=True)], ()),
+        ([held("asr", 400), held("llm", 1200, in_use=True)], ("asr",)),
+        ([held("asr", 500, used=1), held("llm", 500, used=2), held("tts", 500, used=3)], ("asr", "llm")),
+    ],
+)
+def test_what_goes_when_the_budget_has_become_smaller(rows: list[Held], expected: tuple[str, ...]) -> None:
+    assert excess(snapshot(*rows)) == expected
+
+
+# --- modes ------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("room", "mode"),
+    [
+        (1000, "resident"),
+        (999, "overlap"),
+        (700, "overlap"),
+        (699, "sequential"),
+        (0, "sequential"),
+        (-5, "sequential"),
+    ],
+)
+def test_the_mode_follows_from_the_room(room: int, mode: str) -> None:
+    needs = [need("asr", 200), need("intent", 100), need("llm", 300, file=100), need("tts", 300)]
+    assert sum(one.usage.total for one in needs) == 1000 * MIB
+    assert mode_of(room * MIB, needs) == mode
+
+
+def test_nothing_that_is_expected_is_resident() -> None:
+    assert mode_of(0, []) == "resident"
+
+
+# --- for all snapshots ------------------------------------------------------------------------------------------------
 rows = st.builds(
     held,
     st.sampled_from(["asr", "intent", "tts", "x", "y"]),
-    st.integers(0, 600),
+    st.integers(1, 600),
     in_use=st.booleans(),
-    used=st.integers(0, 3),
-    heavy=st.booleans(),
+    used=st.integers(0, 2),
+    until=st.integers(0, 2),
+    next_use=st.sampled_from([0, 1, 2, NOT_NEEDED]),
+    measured=st.integers(0, 600),
+    file=st.integers(0, 300),
 )
+tables = st.lists(rows, max_size=5, unique_by=lambda row: row.stage)
+needs_of = st.lists(st.builds(need, st.sampled_from(["llm", "z"]), st.integers(1, 900), st.integers(0, 900)), min_size=1,
+                    max_size=2, unique_by=lambda one: one.stage)  # fmt: skip
 
 
-@given(st.lists(rows, max_size=4, unique_by=lambda row: row.stage), st.integers(1, 1200), st.booleans())
+@given(tables, needs_of, st.booleans(), st.integers(-1, 3), st.integers(0, 300))
 def test_following_the_plan_never_exceeds_the_budget_and_never_evicts_what_works(
-    table: list[Held], mib: int, heavy: bool
+    table: list[Held], wanted: list[Need], squeezable: bool, nearer_than: int, others: int
 ) -> None:
-    before, wanted = snapshot(*table), need("llm", mib, heavy=heavy)
-    outcome = plan(before, wanted)
-    assert plan(before, wanted) == outcome or isinstance(outcome, Refuse)
+    def with_rows(left: Sequence[Held]) -> Snapshot:
+        return replace(snapshot(*left, others=others), squeezable=squeezable)
+
+    before = with_rows(table)
+    outcome = plan(before, wanted, nearer_than=nearer_than)
+    cost = sum(one.usage.total for one in wanted)
+    fits_whole = cost <= before.room + before.others
     match outcome:
         case Admit():
-            assert wanted.anon <= before.free
+            assert cost <= before.free or (squeezable and not table and not fits_whole)
         case Evict(victims):
             assert victims
-            assert not any(row.in_use for row in table if row.stage in victims)
-            left = tuple(row for row in table if row.stage not in victims)
-            assert plan(snapshot(*left), wanted) == Admit()
+            gone = [row for row in table if row.stage in victims]
+            assert len(gone) == len(victims)
+            assert not any(row.in_use or row.next_use <= nearer_than for row in gone)
+            left = [row for row in table if row.stage not in victims]
+            assert plan(with_rows(left), wanted, nearer_than=nearer_than) == Admit()
+        case Refuse(NeverFits()):
+            assert not fits_whole
         case Refuse(error):
-            assert isinstance(error, NeverFits) == (mib > 950)
+            assert isinstance(error, BusyNow)
+            fixed = [row for row in table if row.in_use or row.next_use <= nearer_than]
+            assert error.code == TAKEN or plan(with_rows(fixed), wanted, nearer_than=nearer_than) != Admit()
+
+
+@given(tables)
+def test_the_order_of_victims_is_total_whatever_the_order_of_rows(table: list[Held]) -> None:
+    order = sorted(table, key=lambda row: row.eviction_order)
+    assert all(one.eviction_order < other.eviction_order for one, other in itertools.pairwise(order))
+    outcomes = {excess(snapshot(*some)) for some in itertools.permutations(table)}
+    assert len(outcomes) == 1
+
+
+@given(tables)
+def test_after_the_excess_has_gone_nothing_idle_is_in_excess(table: list[Held]) -> None:
+    gone = excess(snapshot(*table))
+    left = snapshot(*(row for row in table if row.stage not in gone))
+    assert excess(left) == ()
+    assert left.free >= 0 or all(row.in_use for row in left.held)

@@ -116,7 +116,7 @@ def test_the_budget_is_the_smallest_of_three(
 ) -> None:
     budget = decide(machine, ours * MIB, configured_mib=configured, margin_mib=300)
     assert (budget.total // MIB, budget.source) == (total, source)
-    assert budget.usable == budget.total - 300 * MIB
+    assert budget.usable == budget.total - budget.margin
 
 
 def test_a_margin_larger_than_the_budget_leaves_nothing_rather_than_less() -> None:
@@ -145,3 +145,41 @@ def test_what_is_learned_is_free_of_the_keys_and_values_of_that_day() -> None:
     learned = [without_kv(short, 56 * token), without_kv(long, 895 * token)]
     assert all(26 * MIB < usage.anon < 34 * MIB for usage in learned)
     assert without_kv(short, 10**9).anon == 0
+
+
+@pytest.mark.parametrize(
+    ("machine", "configured", "margin", "note"),
+    [
+        (Machine(1792 * MIB, 1792 * MIB, None), 0, 300, ""),
+        (Machine(4096 * MIB, 4096 * MIB, None), 500, 300, ""),  # a budget that was set does not make a machine small
+        (Machine(896 * MIB, 896 * MIB, None), 0, 150, " (300 * 896/1792, as the machine has 896 MiB)"),
+        (Machine(4096 * MIB, 4096 * MIB, 448 * MIB), 0, 75, " (300 * 448/1792, as the machine has 448 MiB)"),
+        # what others hold does not make it smaller either
+        (Machine(1792 * MIB, 500 * MIB, None), 0, 300, ""),
+    ],
+)
+def test_the_margin_is_smaller_in_proportion_on_machines_below_two_gigabytes(
+    machine: Machine, configured: int, margin: int, note: str
+) -> None:
+    budget = decide(machine, 0, configured_mib=configured, margin_mib=300)
+    assert (budget.margin // MIB, budget.margin_note) == (margin, note)
+
+
+@pytest.mark.parametrize(
+    ("machine", "ours", "configured", "others"),
+    [
+        (MACHINE, 0, 0, 500),
+        (MACHINE, 200, 0, 300),
+        (MACHINE, 0, 900, 0),
+        (MACHINE, 0, 1800, 300),
+        (Machine(2000 * MIB, 1500 * MIB, 800 * MIB, 150 * MIB), 50, 0, 100),
+    ],
+)
+def test_what_others_hold_of_what_could_be_ours(machine: Machine, ours: int, configured: int, others: int) -> None:
+    assert decide(machine, ours * MIB, configured_mib=configured, margin_mib=300).others == others * MIB
+
+
+def test_a_cgroup_of_version_1_charges_what_its_descendants_hold_too(tmp_path: Path) -> None:
+    folder = "sys/fs/cgroup/memory/x"
+    files = {f"{folder}/memory.limit_in_bytes": "700\n", f"{folder}/memory.stat": "rss 1\ntotal_rss 9\n"}
+    assert tree(tmp_path, "4:memory:/x\n", files).machine().cgroup_anon == 9
