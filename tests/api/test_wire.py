@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assistant.api import wire
@@ -98,6 +98,7 @@ def test_what_is_wrong_is_named(frames: list[bytes], code: str, words: str) -> N
     assert words in caught.value.message
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=300), max_size=4))
 def test_random_bytes_are_refused_and_nothing_else_happens(frames: list[bytes]) -> None:
     with pytest.raises(UsageError):
@@ -112,6 +113,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(
     st.fixed_dictionaries(
         {},
