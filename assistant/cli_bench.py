@@ -13,6 +13,9 @@ app = typer.Typer(help="Measure what the documentation claims.", no_args_is_help
 
 _BENCHES = {
     "ask": ("end_to_end", "A spoken question end to end, against the naive way."),
+    "memory": ("memory", "The memory of one spoken query over time, and whether the ledger tells the truth."),
+    "limits": ("limits", "A daemon inside memory cgroups: no OOM kill, and the smallest that works."),
+    "soak": ("soak", "Growth over many queries, and what an idle daemon holds."),
     "llm-start": ("llm_start", "The LLM worker from fork to first logits."),
     "accuracy": ("accuracy", "The converted LLM against its dequantised source."),
     "conversion": ("conversion", "Time and memory of the GGUF conversion."),

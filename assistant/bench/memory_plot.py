@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _LAYERS = ("base", "asr", "intent", "llm", "tts")
 """From the bottom to the top."""
-_COLOURS = ("#f0a848", "#c0504d", "#9bbb59", "#4f81bd", "#8a8f98", "#222222", "#7030a0", "#777777")
+_COLOURS = ("#f0a848", "#c0504d", "#9bbb59", "#4f81bd", "#8a8f98", "#d0006f", "#444444", "#7030a0")
 """Of the layers from the top to the bottom, and of the lines."""
 _SVG = "http://www.w3.org/2000/svg"
 _AHEAD_MS, _BEHIND_MS = 400.0, 600.0
@@ -46,7 +46,8 @@ def plot(seen: Recorded, found: MemoryTimeline) -> bytes:
     ceiling = max(ceiling, found.usable_mb * 1.05) if in_range else ceiling
     first, last = sums["base"][0][0], sums["base"][-1][0]
     style = Style(
-        background="white", plot_background="white", opacity="1", stroke_opacity="1", colors=_COLOURS,
+        background="white", plot_background="white", guide_stroke_color="#dddddd", major_guide_stroke_color="#dddddd",
+        opacity="1", stroke_opacity="1", colors=_COLOURS,
         font_family="sans-serif", title_font_size=15, label_font_size=11, legend_font_size=12, major_label_font_size=11,
     )  # fmt: skip
     chart = pygal.XY(
@@ -58,10 +59,11 @@ def plot(seen: Recorded, found: MemoryTimeline) -> bytes:
     # the highest sum first: each lower one is painted over it, and what stays visible is the stage's own share
     for name in reversed(_LAYERS):
         chart.add(name, sums[name], fill=True, stroke_style={"width": 0.5})
-    chart.add("published", published, stroke_style={"width": 2, "dasharray": "6, 4"})
-    budget: list[Point] = [(first, found.usable_mb), (last, found.usable_mb)] if in_range else []
-    chart.add("usable budget", budget, stroke_style={"width": 2})
+    chart.add("published figures", published, stroke_style={"width": 2.5, "dasharray": "6, 4"})
     chart.add("phases", _marks(found, first, last, ceiling), stroke_style={"width": 1, "dasharray": "2, 3"})
+    if in_range:
+        budget = [(first, found.usable_mb), (last, found.usable_mb)]
+        chart.add("usable budget", budget, stroke_style={"width": 2})
     return _plain(chart.render_tree())
 
 
