@@ -144,10 +144,10 @@ class Holdings:
         if entry.leaving is None:
             entry.state, entry.until_ns = RowState.LEAVING, 0
             entry.leaving = asyncio.create_task(self._leave(entry))
+            self.told()
         return entry.leaving
 
     async def _leave(self, entry: Entry) -> None:
-        self.told()
         await entry.thing.unload()
         if self.here(entry):
             del self.entries[entry.thing.name]

@@ -1,4 +1,4 @@
-"""What stays and what goes between leases: keep-alives, pressure, budgets that shrink, leaks, the guard of the margin."""
+"""What stays and what goes between leases: keep-alive, pressure, shrinking budgets, leaks, the guard of the margin."""
 
 from __future__ import annotations
 

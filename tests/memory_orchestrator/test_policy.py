@@ -298,8 +298,8 @@ rows = st.builds(
     file=st.integers(0, 300),
 )
 tables = st.lists(rows, max_size=5, unique_by=lambda row: row.stage)
-needs_of = st.lists(st.builds(need, st.sampled_from(["llm", "z"]), st.integers(1, 900), st.integers(0, 900)), min_size=1,
-                    max_size=2, unique_by=lambda one: one.stage)  # fmt: skip
+wishes = st.builds(need, st.sampled_from(["llm", "z"]), st.integers(1, 900), st.integers(0, 900))
+needs_of = st.lists(wishes, min_size=1, max_size=2, unique_by=lambda one: one.stage)
 
 
 @given(tables, needs_of, st.booleans(), st.integers(-1, 3), st.integers(0, 300))
