@@ -1,4 +1,4 @@
-"""A Hypothesis profile for long runs: `pytest --hypothesis-profile=deep tests/memory_orchestrator/test_any_order.py`."""
+"""A Hypothesis profile for long runs: `--hypothesis-profile=deep tests/memory_orchestrator/test_any_order.py`."""
 
 from __future__ import annotations
 

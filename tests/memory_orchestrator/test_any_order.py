@@ -1,7 +1,7 @@
 """The real ledger, policy, orchestrator and housekeeper under anything that can happen, in any order.
 
-Parts, kernel and clock are scripted; the loop runs by as many turns as Hypothesis likes, so that a cancel, a death or an
-eviction meets every other step in the middle. Many more of them: `--hypothesis-profile=deep` (see conftest.py).
+Parts, kernel and clock are scripted; the loop runs by as many turns as Hypothesis likes, so that a cancel, a death or
+an eviction meets every other step in the middle. Many more of them: `--hypothesis-profile=deep` (see conftest.py).
 """
 
 from __future__ import annotations
@@ -285,4 +285,4 @@ TestAnyOrder = AnyOrder.TestCase
 DEEP = settings.get_current_profile_name() == "deep"
 if not DEEP:
     TestAnyOrder.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
-TestAnyOrder.pytestmark = [pytest.mark.timeout(0 if DEEP else 60)]
+pytest.mark.timeout(0 if DEEP else 60)(TestAnyOrder)
