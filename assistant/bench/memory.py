@@ -10,10 +10,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-
-import msgspec
 
 from assistant import paths
 from assistant.api import wire
@@ -23,60 +20,19 @@ from assistant.bench.memory_phases import (
     ALWAYS_FREE_MB,
     MB,
     TRUTH_TARGET_PERCENT,
-    Phase,
-    Span,
-    Truth,
+    MemoryTimeline,
+    Recorded,
     measuring,
     phases,
     spans,
     truth,
 )
-from assistant.bench.observer import LedgerLog, Reading, TreeLog, workers
+from assistant.bench.memory_plot import write_plot
+from assistant.bench.observer import LedgerLog, TreeLog, workers
 from assistant.bench.output import say, say_error
 from assistant.errors import AssistantError, UsageError
-from assistant.memory_orchestrator.ledger import LedgerView
 
 _SETTLE_S = 1.5
-
-
-class MemoryTimeline(msgspec.Struct, frozen=True, kw_only=True):
-    """MB (10^6 bytes) and milliseconds."""
-
-    transcript: str
-    reply: str
-    mode: str
-    total_ms: float
-    phases: tuple[Phase, ...]
-    peak_mb: float
-    """Of PSS, all processes, as the observer saw it."""
-    ledger_peak_mb: float
-    """The same as the ledger has it, spikes between two samples included."""
-    budget_mb: float
-    usable_mb: float
-    """budget - margin."""
-    kept_free_mb: float
-    """budget - peak."""
-    lowest_available_mb: float
-    """MemAvailable of the machine during the query."""
-    readings: int
-    reading_ms: float
-    """From one reading to the next, on average."""
-    truth: Truth
-    """Of the writes that brought new figures."""
-    truth_of_all_writes: Truth
-    """With those between, which repeat the last figures beside a new state."""
-    reached: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """What was seen, for the table and for the plot."""
-
-    asked_ns: int
-    report: wire.Report
-    spans: list[Span]
-    readings: list[Reading]
-    views: list[LedgerView]
 
 
 def record(question: Path, sets: Sequence[str], settle_s: float = _SETTLE_S) -> Recorded:
@@ -172,8 +128,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             seen = record(args.wav, args.sets)
             found = judged(seen)
             if args.plot is not None:
-                from assistant.bench.memory_plot import write_plot
-
                 write_plot(args.plot, seen, found)
     except AssistantError as error:
         return say_error(error, as_json=args.json)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from assistant.api import wire
 from assistant.bench.observer import Reading, accounted
 from assistant.memory_orchestrator.ledger import LedgerView
 
@@ -56,6 +57,46 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
     max_mb: float
     over: int
     """Writes that are more than `TRUTH_TARGET_PERCENT` off."""
+
+
+class MemoryTimeline(msgspec.Struct, frozen=True, kw_only=True):
+    """MB (10^6 bytes) and milliseconds."""
+
+    transcript: str
+    reply: str
+    mode: str
+    total_ms: float
+    phases: tuple[Phase, ...]
+    peak_mb: float
+    """Of PSS, all processes, as the observer saw it."""
+    ledger_peak_mb: float
+    """The same as the ledger has it, spikes between two samples included."""
+    budget_mb: float
+    usable_mb: float
+    """budget - margin."""
+    kept_free_mb: float
+    """budget - peak."""
+    lowest_available_mb: float
+    """MemAvailable of the machine during the query."""
+    readings: int
+    reading_ms: float
+    """From one reading to the next, on average."""
+    truth: Truth
+    """Of the writes that brought new figures."""
+    truth_of_all_writes: Truth
+    """With those between, which repeat the last figures beside a new state."""
+    reached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What was seen, for the table and for the plot."""
+
+    asked_ns: int
+    report: wire.Report
+    spans: list[Span]
+    readings: list[Reading]
+    views: list[LedgerView]
 
 
 def spans(first_ns: int, asked_ns: int, last_ns: int, events: Sequence[tuple[int, str]]) -> list[Span]:

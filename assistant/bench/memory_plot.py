@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.etree import ElementTree
 
-from assistant.bench.memory_phases import LISTENING, MB, PUBLISHED_MB, STANDBY, by_stage
+from assistant.bench.memory_phases import LISTENING, MB, PUBLISHED_MB, STANDBY, MemoryTimeline, Recorded, by_stage
 from assistant.bench.observer import workers
 from assistant.errors import UsageError
-
-if TYPE_CHECKING:
-    from assistant.bench.memory import MemoryTimeline, Recorded
 
 _LAYERS = ("base", "asr", "intent", "llm", "tts")
 """From the bottom to the top."""

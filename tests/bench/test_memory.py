@@ -13,8 +13,8 @@ import pytest
 
 from assistant import paths
 from assistant.bench import memory
-from assistant.bench.memory import Recorded, judged, record, table
-from assistant.bench.memory_phases import measuring, phases, spans, truth
+from assistant.bench.memory import judged, record, table
+from assistant.bench.memory_phases import Recorded, measuring, phases, spans, truth
 from assistant.bench.memory_plot import plot, write_plot
 from assistant.bench.observer import Held, Reading, evictions, read_tree, workers
 from assistant.errors import UsageError
