@@ -15,8 +15,11 @@ import pytest
 
 from assistant import paths, skills
 from assistant.memory_orchestrator.calibration import Calibration
-from assistant.memory_orchestrator.ledger import LedgerReader, LedgerWriter
+from assistant.memory_orchestrator.housekeeper import Housekeeper
+from assistant.memory_orchestrator.ledger import LedgerReader, LedgerWriter, RowState
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
+from assistant.memory_orchestrator.policy import NOT_NEEDED
+from assistant.memory_orchestrator.sensors import Readings
 from assistant.messages import Outcome, Sampling, Stage
 from assistant.pipeline import LlmSettings, Pipeline
 from assistant.query import Query
@@ -42,6 +45,7 @@ class House:
         self.memory = MemoryOrchestrator(
             ledger=LedgerWriter("ledger", tmp_path), own_pids=lambda: (os.getpid(),), emit=self._emit
         )
+        self.housekeeper = Housekeeper(self.memory.holdings, sense=Readings, emit=self._emit)
         self.pipeline = Pipeline(
             memory=self.memory,
             stages=self._supervisor,
@@ -86,10 +90,11 @@ class House:
 async def house(tmp_path: Path, step_timeout_s: float = 5) -> AsyncIterator[House]:
     one = House(tmp_path, step_timeout_s)
     one.server.start()
-    one.memory.start()
+    one.housekeeper.start()
     try:
         yield one
     finally:
+        await one.housekeeper.close()
         await one.memory.close()
         await one.server.close()
 
@@ -114,12 +119,15 @@ def test_a_question_goes_to_the_llm_with_the_system_prompt(tmp_path: Path) -> No
     run(test)
 
 
-def test_a_local_command_never_loads_the_llm(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["", "hang-on-load", "crash-on-load"])
+def test_a_local_command_never_waits_for_the_llm_that_loads_ahead(tmp_path: Path, how: str) -> None:
     async def test() -> None:
         async with house(tmp_path) as one:
-            report = (await one.pipeline.answer(Query(text="what time is it"))).report
+            one.how = how
+            async with asyncio.timeout(5):
+                report = (await one.pipeline.answer(Query(text="what time is it"))).report
             assert (report.outcome, report.reply) == (Outcome.HANDLED, "It is 5:05 PM.")
-            assert not [data for name, data in one.events if data.get("stage") == "llm"]
+            assert [stage.name for stage in report.stages] == ["intent"]
 
     run(test)
 
@@ -149,7 +157,10 @@ def test_a_stage_that_fails_fails_its_query_and_no_other(tmp_path: Path, how: st
             assert report.reply == reply
             assert one.names().count("run-end") == 1
             left = [row.stage for row in LedgerReader("ledger", tmp_path).read().rows]
-            assert left == (["intent", "llm"] if how in ("raise-on-run", "say-nothing") else ["intent"])
+            if how in ("raise-on-load", "crash-on-load"):  # all that was idle went, for the second try
+                assert left == []
+            else:
+                assert left == (["intent", "llm"] if how in ("raise-on-run", "say-nothing") else ["intent"])
             one.how = ""
             assert (await one.pipeline.answer(Query(text="Why?"))).report.outcome is Outcome.ANSWERED
 
@@ -230,5 +241,73 @@ def test_a_bad_text_loads_nothing(tmp_path: Path) -> None:
             assert report.error is not None
             assert report.error.code == "text-has-nul"
             assert "memory-admit" not in one.names()
+
+    run(test)
+
+
+def test_a_second_query_finds_its_stages_loaded_and_a_third_after_an_unload_loads_them_again(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with house(tmp_path) as one:
+            costs = []
+            for query in range(3):
+                report = (await one.pipeline.answer(Query(text="Why?"))).report
+                costs.append([stage.load_ms > 0 for stage in report.stages])
+                assert all(stage.run_ms > 0 for stage in report.stages)
+                assert report.memory.peak_mib > 0
+                if query == 1:
+                    assert await one.memory.unload("llm")
+            assert costs[1] == [False, False]
+            assert costs[2] == [False, True]
+
+    run(test)
+
+
+def test_queries_at_the_same_time_share_the_stages_and_all_end(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with house(tmp_path) as one:
+            answers = await asyncio.gather(*(one.pipeline.answer(Query(text=f"Why {n}?")) for n in range(4)))
+            assert [answer.report.outcome for answer in answers] == [Outcome.ANSWERED] * 4
+            assert all(f"Why {n}?" in answer.report.reply for n, answer in enumerate(answers))
+            rows = LedgerReader("ledger", tmp_path).read().rows
+            assert {row.stage: row.state for row in rows} == {"intent": RowState.IDLE, "llm": RowState.IDLE}
+            assert one.names().count("stage-load-end") == 2
+
+    run(test)
+
+
+def test_a_cancel_at_any_moment_of_a_query_leaves_the_ledger_balanced(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with house(tmp_path) as one:
+            one.how = "slow"
+            for wait_s in (0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4):
+                task = asyncio.create_task(one.pipeline.answer(Query(text="Why?")))
+                await asyncio.sleep(wait_s)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                async with asyncio.timeout(5):
+                    while any(entry.in_use for entry in one.memory.holdings.entries.values()):
+                        await asyncio.sleep(0.01)
+            assert not one.memory.holdings.journeys.next_use("llm") < NOT_NEEDED
+            assert one.names().count("run-start") == one.names().count("run-end") == 7
+
+    run(test)
+
+
+@pytest.mark.xfail(reason="the pipeline asks for the stage again after it has leased it", strict=True)
+def test_a_query_works_with_the_model_that_it_has_leased_though_another_is_the_right_one_by_then(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        async with house(tmp_path) as one:
+
+            async def press() -> None:
+                await one.llm_loaded.wait()
+                one.how = "another model"
+
+            pressing = asyncio.create_task(press())
+            answer = await one.pipeline.answer(Query(text="Why?"))
+            await pressing
+            assert answer.error is None
 
     run(test)
