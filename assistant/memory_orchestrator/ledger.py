@@ -28,6 +28,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from assistant.errors import AssistantError, NotRunning
+from assistant.memory_orchestrator.segment import publish, remove_left_behind
 from assistant.messages import Level, Mode
 
 MAGIC = b"VALEDGR1"
@@ -108,7 +109,6 @@ class LedgerWriter:
         """Raises `AssistantError` code "ledger-in-use" when a living process owns the segment."""
         self._path = directory / name
         self._sequence = 0
-        _refuse_if_owned(self._path)
         fresh = self._path.with_name(f".{name}.{os.getpid()}")
         try:
             fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -127,10 +127,9 @@ class LedgerWriter:
         # the owner stands in it before others can see it, or they would take it for left behind
         self.write(LedgerView(writer_pid=os.getpid()))
         try:
-            os.rename(fresh, self._path)
-        except OSError as error:
+            publish(fresh, self._path, _living_owner)
+        finally:
             _remove(fresh)
-            raise AssistantError(f"the ledger {self._path} cannot be made: {error.strerror}") from None
         # for a process that leaves without closing (a second Ctrl-C); a killed one's is swept by the next start
         atexit.register(self.close)
 
@@ -183,8 +182,11 @@ class LedgerReader:
     def read(self) -> LedgerView:
         """Raises `NotRunning` when its writer has died or the segment is not a ledger of this version."""
         for attempt in range(_READ_TRIES):
-            view = _decode(bytes(self._map))
+            body = bytes(self._map)
+            view = _decode(body)
             if view is not None:
+                if not _alive(view.writer_pid, _HEADER.unpack_from(body)[6]):
+                    raise NotRunning(f"the ledger's writer, process {view.writer_pid}, has gone")
                 return view
             time.sleep(0.0001 * min(attempt, 10))
         raise NotRunning("the ledger's writer died while writing, or the segment is not a ledger of this version")
@@ -211,16 +213,24 @@ def _decode(body: bytes) -> LedgerView | None:
     )  # fmt: skip
 
 
-def remove_stale(directory: Path = SHM) -> None:
-    """Removes segments of ours whose owners have gone (killed before they could)."""
+def stale_segments(directory: Path = SHM) -> list[Path]:
+    """Segments of ours whose owners have gone (killed before they could remove them)."""
+    found = []
     for path in directory.glob(f"assistant-{os.getuid()}-*"):
         owner = _owner(path)
         if owner is not None and not _alive(*owner):
-            _remove(path)
+            found.append(path)
     for path in directory.glob(f".assistant-{os.getuid()}-*"):
         pid = path.suffix[1:]
         if pid.isascii() and pid.isdigit() and not process_start(int(pid)):
-            _remove(path)
+            found.append(path)
+    return found
+
+
+def remove_stale(directory: Path = SHM) -> None:
+    for path in stale_segments(directory):
+        with contextlib.suppress(OSError, AssistantError):
+            remove_left_behind(path, _living_owner)
 
 
 def _remove(path: Path) -> None:
@@ -229,10 +239,10 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _refuse_if_owned(path: Path) -> None:
-    owner = _owner(path)
-    if owner is not None and _alive(*owner) and owner[0] != os.getpid():
-        raise AssistantError(f"process {owner[0]} already keeps the ledger {path.name}", code="ledger-in-use")
+def _living_owner(fd: int) -> int:
+    """The pid of another process that owns this segment and lives; else 0."""
+    pid, start = _writer(fd)
+    return pid if pid != os.getpid() and _alive(pid, start) else 0
 
 
 def _owner(path: Path) -> tuple[int, int] | None:
@@ -246,9 +256,13 @@ def _owner(path: Path) -> tuple[int, int] | None:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
             return None
-        head = os.read(fd, _HEADER_SIZE)
+        return _writer(fd)
     finally:
         os.close(fd)
+
+
+def _writer(fd: int) -> tuple[int, int]:
+    head = os.read(fd, _HEADER_SIZE)
     if len(head) < _HEADER_SIZE or head[:8] != MAGIC:
         return 0, 0
     fields = _HEADER.unpack_from(head)
@@ -261,12 +275,13 @@ def _alive(pid: int, start: int) -> bool:
 
 
 def process_start(pid: int) -> int:
-    """Field 22 of /proc/PID/stat: clock ticks since boot; 0 when there is no such process."""
+    """Field 22 of /proc/PID/stat: clock ticks since boot; 0 when there is no such process, or only its zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace")
     except OSError:
         return 0
-    return int(stat.rpartition(")")[2].split()[19])
+    fields = stat.rpartition(")")[2].split()
+    return 0 if fields[0] in "ZX" else int(fields[19])
 
 
 def _text(text: str, size: int) -> bytes:

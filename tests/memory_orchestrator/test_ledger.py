@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -167,3 +168,116 @@ def test_too_many_rows_are_refused_before_anything_is_written(tmp_path: Path) ->
         writer.write(LedgerView(1, rows=(row,) * 17))
     assert LedgerReader("a", tmp_path).read() == view(1)
     writer.close()
+
+
+def figures_of(number: int) -> LedgerView:
+    """A view whose every figure, and whose number of rows, follows from `number`."""
+    rows = tuple(
+        Row(f"s{row}", "mnn", f"m{number}", number + row, RowState(1 + number % 6), *([number + row] * 6))
+        for row in range(number % (ledger.ROWS + 1))
+    )
+    sums = [number] * 7
+    return LedgerView(os.getpid(), *sums, ledger.MODES[number % 3], ledger.LEVELS[number % 4], rows)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+def test_a_hundred_thousand_writes_and_no_torn_read(tmp_path: Path) -> None:
+    busy = child(
+        "writer = LedgerWriter('a', Path(sys.argv[1]))\n"
+        "print('on', flush=True)\n"
+        "for n in range(100_000): writer.write(figures_of(n))\n"
+        "print('done', flush=True)\n"
+        "time.sleep(30)\n",
+        tmp_path,
+    )
+    try:
+        assert busy.stdout is not None
+        busy.stdout.readline()
+        reader = LedgerReader("a", tmp_path)
+        seen = 0
+        last = reader.read()
+        while last.budget < 99_999:
+            now = reader.read()
+            assert now == replace(figures_of(now.budget), writer_pid=busy.pid)
+            assert now.budget >= last.budget
+            seen += now.budget > last.budget
+            last = now
+        assert seen > 1000
+        reader.close()
+    finally:
+        busy.kill()
+        busy.communicate()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+def test_a_writer_killed_at_any_moment_is_taken_over(tmp_path: Path) -> None:
+    for wait_ms in range(20):
+        dead = child(
+            "import itertools\n"
+            "writer = LedgerWriter('a', Path(sys.argv[1]))\n"
+            "print('on', flush=True)\n"
+            "for n in itertools.count(): writer.write(figures_of(n))\n",
+            tmp_path,
+        )
+        assert dead.stdout is not None
+        dead.stdout.readline()
+        time.sleep(wait_ms / 1000)
+        dead.kill()
+        dead.communicate()
+        with pytest.raises(NotRunning, match="has gone|died"):
+            LedgerReader("a", tmp_path).read()
+    writer = LedgerWriter("a", tmp_path)
+    writer.write(figures_of(3))
+    assert LedgerReader("a", tmp_path).read() == figures_of(3)
+    writer.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("left_behind", [False, True])
+def test_of_many_who_want_the_same_ledger_at_once_one_gets_it(tmp_path: Path, left_behind: bool) -> None:
+    for _ in range(3):
+        if left_behind:
+            child(
+                "LedgerWriter('a', Path(sys.argv[1]))\nos.kill(os.getpid(), signal.SIGKILL)\n", tmp_path
+            ).communicate()
+        go = time.monotonic() + 2
+        rivals = [
+            child(
+                f"while time.monotonic() < {go}: pass\n"
+                "try: LedgerWriter('a', Path(sys.argv[1]))\n"
+                "except AssistantError as error: print(error.code, flush=True); sys.exit()\n"
+                "print('mine', flush=True)\n"
+                "time.sleep(30)\n",
+                tmp_path,
+            )
+            for _ in range(3)
+        ]
+        said = []
+        for rival in rivals:
+            assert rival.stdout is not None
+            said.append(rival.stdout.readline().strip())
+        owner = LedgerReader("a", tmp_path).read().writer_pid
+        for rival in rivals:
+            rival.kill()
+            rival.communicate()
+        assert sorted(said) == ["ledger-in-use", "ledger-in-use", "mine"]
+        assert owner == rivals[said.index("mine")].pid
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link"])
+def test_what_has_the_name_of_a_ledger_and_is_none_is_named_and_left_alone(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "a"
+    match kind:
+        case "folder":
+            path.mkdir()
+        case "pipe":
+            os.mkfifo(path)
+        case "link":
+            path.symlink_to("/etc/hostname")
+    with pytest.raises(AssistantError, match="in the way"):
+        LedgerWriter("a", tmp_path)
+    assert [one.name for one in tmp_path.iterdir()] == ["a"]

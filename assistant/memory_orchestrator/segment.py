@@ -1,0 +1,61 @@
+"""How a shared-memory segment gets its name, and how one that was left behind loses it. Knows nothing of what is in it.
+
+Of many processes that want the same name at the same moment, exactly one gets it, also in the place of a dead owner.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from assistant.errors import AssistantError
+
+LivingOwner = Callable[[int], int]
+"""From the descriptor of a segment, the pid of its owner; 0 when that has gone."""
+
+
+def publish(fresh: Path, path: Path, living_owner: LivingOwner) -> None:
+    """Gives `fresh` the name `path`. A link, unlike a rename, never replaces what another has put there meanwhile.
+
+    Raises `AssistantError`, with code "ledger-in-use" when a living process owns what is there.
+    """
+    while True:
+        try:
+            os.link(fresh, path)
+            return
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise AssistantError(f"the ledger {path} cannot be made: {error.strerror}") from None
+        try:
+            remove_left_behind(path, living_owner)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise AssistantError(f"{path} is in the way of the ledger: {error.strerror}; remove it") from None
+
+
+def remove_left_behind(path: Path, living_owner: LivingOwner) -> None:
+    """Removes a segment whose owner has gone. Raises `AssistantError` when it lives, `OSError` for what is not ours.
+
+    Under a lock on that very file: of two who find it at the same moment, the second must not remove what the first
+    has put in its place.
+    """
+    # the folder is everybody's: a pipe would block us, a link lead us elsewhere
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
+            raise FileExistsError(errno.EEXIST, "it is not a file of ours")
+        fcntl.flock(fd, fcntl.LOCK_EX)  # held for no longer than this takes; the kernel frees it when we die
+        owner = living_owner(fd)
+        if owner:
+            raise AssistantError(f"process {owner} already keeps the ledger {path.name}", code="ledger-in-use")
+        if os.path.samestat(found, os.lstat(path)):
+            path.unlink()
+    finally:
+        os.close(fd)
