@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -122,9 +121,10 @@ class Frame:
         """Raises `NotRunning` when the daemon has gone: a killed one leaves its ledger behind."""
         from assistant.memory_orchestrator.view import memory_sums, stage_rows
 
-        view = ledger.read()
-        if not _lives(view.writer_pid):
-            raise NotRunning(f"the daemon has gone (process {view.writer_pid}); start one with 'assistant run'")
+        try:
+            view = ledger.read()
+        except NotRunning as error:
+            raise NotRunning(f"the daemon has gone ({error.message}); start one with 'assistant run'") from None
         return cls(stage_rows(view, time.monotonic_ns()), memory_sums(view), view.level)
 
     def to_dict(self) -> dict[str, Any]:
@@ -150,14 +150,6 @@ class Frame:
             f" {memory.mode}, pressure {self.pressure}"
         )
         return [head, *rows, last]
-
-
-def _lives(pid: int) -> bool:
-    """A killed process that nobody has waited for yet does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def _until(row: StageStatus) -> str:

@@ -41,6 +41,7 @@ class Box:
             "TMPDIR": str(self.temporary),
             "XDG_STATE_HOME": str(folder / "state"),
             "XDG_CONFIG_HOME": str(folder / "config"),
+            "XDG_RUNTIME_DIR": str(folder / "run"),  # no daemon of the user's
             "BOX": self._mark,
         }
 
@@ -115,7 +116,7 @@ def test_a_spoken_question_is_answered_aloud(box: Box) -> None:
     assert timings["asr"] < timings["speech_end_to_first_audio"] <= timings["total"]
     assert timings["llm_first_token"] <= timings["llm"]
     memory = report["memory"]
-    assert memory["mode"] == "sequential"
+    assert memory["mode"] in ("resident", "overlap", "sequential")
     assert memory["peak_anon_mib"] < memory["peak_mib"] <= 400
     assert memory["peak_mib"] <= memory["budget_mib"] - memory["margin_mib"]
 

@@ -10,7 +10,7 @@ question may be a long one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from assistant.memory_orchestrator.policy import Need
@@ -34,7 +34,7 @@ class Shape:
     anon_fixed: int
     """Interpreter, libraries, workspace."""
     file_fixed: int
-    prepared: Usage = Usage(30 * MIB, 15 * MIB)
+    prepared: Usage = field(default_factory=lambda: Usage(30 * MIB, 15 * MIB))
     """A process that has imported the engine and loaded nothing."""
 
 

@@ -14,9 +14,8 @@ from typing import Any
 from assistant import config, paths
 from assistant.audio.formats import read_audio
 from assistant.daemon import Assistant
-from assistant.errors import NotRunning
 from assistant.memory_orchestrator.entry import Entry
-from assistant.memory_orchestrator.ledger import SHM, LedgerReader, RowState, process_start, segment_name
+from assistant.memory_orchestrator.ledger import SHM, LedgerReader, RowState, segment_name, stale_segments
 from assistant.memory_orchestrator.probe import Usage
 from assistant.messages import STAGE_ORDER, Stage
 from assistant.query import Answer, Query
@@ -88,7 +87,7 @@ class House:
         workers = children(self.assistant.fork_server_pid)
         assert sorted(workers) == sorted(row.pid for row in view.rows)
         assert not [pid for pid in workers if is_zombie(pid)]
-        assert leftovers() == []
+        assert stale_segments() == []
 
     async def _settled(self) -> None:
         async with asyncio.timeout(20):
@@ -115,16 +114,3 @@ def is_zombie(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return False
-
-
-def leftovers() -> list[str]:
-    """Segments of ours whose writer has gone."""
-    found = []
-    for path in SHM.glob(f"assistant-{os.getuid()}-*"):
-        try:
-            pid = LedgerReader(path.name).read().writer_pid
-        except NotRunning:
-            continue
-        if not process_start(pid):
-            found.append(path.name)
-    return found

@@ -20,11 +20,11 @@ from assistant.api.client import Client
 from assistant.bench.cgroups import MemoryCgroup, NoCgroups
 from assistant.bench.daemons import OwnDaemon
 from assistant.errors import AssistantError
-from assistant.memory_orchestrator.ledger import SHM, segment_name
+from assistant.memory_orchestrator.ledger import SHM, segment_name, stale_segments
 from assistant.memory_orchestrator.probe import MIB
 from assistant.messages import STAGE_ORDER, Outcome, QueryReport
 from assistant.model_store.store import ModelInfo
-from tests.faults.house import children, leftovers
+from tests.faults.house import children
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -103,7 +103,7 @@ def test_a_daemon_that_is_killed_leaves_no_process_and_the_next_one_starts(fault
         next_query_succeeds(daemon.client)
         mine = segment_name(daemon.owner)
     assert not (SHM / mine).exists()
-    assert leftovers() == []
+    assert stale_segments() == []
 
 
 def test_of_two_daemons_started_at_once_one_serves_and_one_says_why_not(tmp_path: Path, fault_times: int) -> None:
