@@ -134,13 +134,11 @@ class MemoryOrchestrator:
             if needs:
                 await self._make_room([need for _, need in needs.values()], without=prepared)
         except BusyNow as busy:
-            for entry in kept:
-                entry.users -= 1
+            self._let_go(kept)
             await self._give_way(things, kept, busy)
             return await self._admit(things)
         except BaseException:
-            for entry in kept:
-                entry.users -= 1
+            self._let_go(kept)
             raise
         for entry in kept:
             if entry.state is RowState.IDLE:
@@ -221,8 +219,14 @@ class MemoryOrchestrator:
 
     async def _give_back(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            entry.users -= 1
             entry.last_used_ns = self._clock_ns()
+        for entry in self._let_go(entries):
+            await self.holdings.unload(entry)
+
+    def _let_go(self, entries: Sequence[Entry]) -> list[Entry]:
+        """One user less of each. What nobody uses any more rests; what has died goes, and is returned."""
+        for entry in entries:
+            entry.users -= 1
         done = [entry for entry in entries if not entry.users and self.holdings.serves(entry)]
         dead = [entry for entry in done if not entry.thing.pid]  # in our hands
         for entry in done:
@@ -231,8 +235,7 @@ class MemoryOrchestrator:
             else:
                 self.holdings.settle(entry)
         self.holdings.told()
-        for entry in dead:
-            await self.holdings.unload(entry)
+        return dead
 
     # --- without a query --------------------------------------------------------------------------------------------
     async def load(self, thing: Loadable, *, keep_alive_s: float | None = None, deadline_s: float = 30) -> None:

@@ -62,7 +62,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.open: list[Lease] = []
         self.commands: list[asyncio.Task[Any]] = []
         self.running: list[tuple[Journey, ExitStack]] = []
-        self.dead: set[int] = set()
+        self.dead = {0}  # a process that died before its user had a look at it
         self.excused = False
         """The budget became smaller: what is held may be more than there is room for."""
 

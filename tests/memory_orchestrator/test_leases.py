@@ -331,6 +331,35 @@ def test_who_asks_while_it_leaves_gets_a_new_one(tmp_path: Path) -> None:
     run(test)
 
 
+def test_a_stage_that_is_given_back_while_another_waits_with_it_rests_when_that_one_gives_up(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with room(tmp_path) as one:  # 500 MiB
+            asr, llm, tts = one.part("asr", 100), one.part("llm", 200), one.part("tts", 200)
+            await one.use(tts)
+            tts.may_leave = asyncio.Event()
+            release = asyncio.Event()
+
+            async def hold() -> None:
+                async with one.memory.lease(asr):
+                    await release.wait()
+
+            holder = asyncio.create_task(hold())
+            await settled()
+            large = one.part("llm", 350)
+            both = asyncio.create_task(one.use(asr, large))
+            await settled()  # it has counted itself as a user of asr, and waits for tts to leave
+            release.set()
+            await holder
+            both.cancel()
+            tts.may_leave.set()
+            await asyncio.gather(both, return_exceptions=True)
+            assert one.states() == {"asr": RowState.IDLE}
+            assert one.ledger().rows[0].keep_alive_until_ns
+            await one.use(llm)
+
+    run(test)
+
+
 # --- two models under one name ----------------------------------------------------------------------------------------
 def test_another_model_of_a_stage_takes_its_place(tmp_path: Path) -> None:
     async def test() -> None:
