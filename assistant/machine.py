@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 from collections.abc import Iterable
@@ -58,3 +59,20 @@ def process_age_s() -> float:
     """Seconds since this process was started, imports and all (resolution 10 ms)."""
     ticks = int(Path("/proc/self/stat").read_text("ascii", errors="replace").rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+_TRIM_FROM = 128 * 1024
+"""Bytes; glibc's own first guess, which it raises by itself when large blocks come and go."""
+
+
+def keep_malloc_tidy() -> None:
+    """For a process that lives long: one heap for all threads, and what is freed goes back to the kernel. By default
+    each thread gets a heap of its own, which keeps the most that it ever held. Does nothing without glibc."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except AttributeError:
+        return
+    mallopt(_M_ARENA_MAX, 1)
+    mallopt(_M_TRIM_THRESHOLD, _TRIM_FROM)
+    mallopt(_M_MMAP_THRESHOLD, _TRIM_FROM)

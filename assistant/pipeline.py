@@ -9,16 +9,16 @@ report was handed to `on_event`.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
 from assistant import skills
 from assistant.audio import vad
-from assistant.errors import AssistantError, Cancelled, EngineFailed, NoSpeech
+from assistant.errors import AssistantError, Cancelled, EngineFailed, MemoryRefused, NoSpeech
 from assistant.memory_orchestrator.journey import Journey
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
 from assistant.messages import (
@@ -43,7 +43,7 @@ from assistant.query import Answer, AudioSink, Query, checked_text
 from assistant.sentences import SentenceSplitter
 from assistant.speech_text import SpeechText
 from assistant.stages.supervisor import Supervisor
-from assistant.tasks import in_own_thread
+from assistant.tasks import both, in_own_thread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +81,11 @@ class Pipeline:
         figures = self._memory.holdings.figures
         outcome = Outcome.FAILED
         with figures.watch() as peaks:
-            run = Run(query, peaks)
+            run = Run(query, peaks, {})
             self._emit("run-start", {"query_id": query.id})
             try:
-                stages = self._checked_stages(query)
-                with self._memory.journey(stages) as journey:
+                run.parts = self._checked_stages(query)
+                with self._memory.journey(list(run.parts)) as journey:
                     handled = await self._answer(run, journey)
                 outcome = Outcome.HANDLED if handled else Outcome.ANSWERED
             except AssistantError as error:
@@ -99,7 +99,7 @@ class Pipeline:
                 self._emit("run-end", {"query_id": query.id, "outcome": outcome.value, "report": report})
         return Answer(report, run.error)
 
-    def _checked_stages(self, query: Query) -> list[Stage]:
+    def _checked_stages(self, query: Query) -> dict[Stage, Supervisor]:
         """What the query will need, in order. A model that is missing is told before anybody waits for an answer that
         cannot be spoken.
 
@@ -108,9 +108,10 @@ class Pipeline:
         wanted = [Stage.ASR] if query.pcm is not None else []
         wanted += [Stage.INTENT, Stage.LLM]
         wanted += [Stage.TTS] if query.sink is not None else []
-        for stage in wanted:
-            self._stages(stage).reset_figures()
-        return wanted
+        parts = {stage: self._stages(stage) for stage in wanted}
+        for supervisor in parts.values():
+            supervisor.reset_figures()
+        return parts
 
     async def _answer(self, run: Run, journey: Journey) -> bool:
         """Whether a local command was handled (True) or the LLM answered (False)."""
@@ -118,7 +119,7 @@ class Pipeline:
             run.transcript = await self._transcribe(run, run.query.pcm, journey)
         else:
             run.transcript = checked_text(run.query.text or "")
-            self._ahead(Stage.LLM)
+            self._ahead(run, Stage.LLM)
         match = await self._recognise(run, journey)
         reply = skills.answer(match.name, match.slots, self._now()) if match.name else None
         if reply is not None:
@@ -135,14 +136,15 @@ class Pipeline:
         started = time.monotonic()
         self._emit("stt-start", {"query_id": run.query.id})
         # both load while the recording is read and searched for speech
-        self._ahead(Stage.ASR, Stage.INTENT)
+        self._ahead(run, Stage.ASR, Stage.INTENT)
         speech = await in_own_thread(functools.partial(_speech_of, read))
         text = ""
         async with self._leased(run, journey, Stage.ASR):
-            self._ahead(Stage.LLM)
-            async for out in self._stages(Stage.ASR).run(AsrRequest(pcm=speech)):
-                if isinstance(out, Transcript) and out.final:
-                    text = out.text.strip()
+            self._ahead(run, Stage.LLM)
+            async with aclosing(run.parts[Stage.ASR].run(AsrRequest(pcm=speech))) as results:
+                async for out in results:
+                    if isinstance(out, Transcript) and out.final:
+                        text = out.text.strip()
         run.timings["asr"] = ms_since(started)
         if not text:
             raise NoSpeech("nothing was understood", stage=Stage.ASR)
@@ -153,8 +155,12 @@ class Pipeline:
         started = time.monotonic()
         self._emit("intent-start", {"query_id": run.query.id})
         match = IntentMatch(name=None)
-        async with self._leased(run, journey, Stage.INTENT):
-            async for out in self._stages(Stage.INTENT).run(IntentRequest(text=run.transcript)):
+        request = IntentRequest(text=run.transcript)
+        async with (
+            self._leased(run, journey, Stage.INTENT),
+            aclosing(run.parts[Stage.INTENT].run(request)) as results,
+        ):
+            async for out in results:
                 if isinstance(out, IntentMatch):
                     match = out
         run.intent = IntentReport(name=match.name, score=match.score, slots=match.slots, source=match.source)
@@ -167,34 +173,37 @@ class Pipeline:
         if sink is None:
             async with self._leased(run, journey, Stage.LLM):
                 await self._generate(run)
-        elif self._memory.fit_together(self._stages(Stage.LLM), self._stages(Stage.TTS)):
-            async with self._leased(run, journey, Stage.LLM, Stage.TTS):
-                pieces = Pieces()
-                speaking = asyncio.create_task(self._speak(run, sink, pieces))
-                try:
-                    await self._generate(run, pieces)
-                    await speaking
-                finally:
-                    speaking.cancel()
-                    await asyncio.gather(speaking, return_exceptions=True)
-        else:
+        elif not await self._spoken_meanwhile(run, sink, journey):
             async with self._leased(run, journey, Stage.LLM):
-                self._ahead(Stage.TTS)
+                self._ahead(run, Stage.TTS)
                 await self._generate(run)
             await self._speak_whole(run, sink, journey)
+
+    async def _spoken_meanwhile(self, run: Run, sink: AudioSink, journey: Journey) -> bool:
+        """Spoken while it is written; False where LLM and TTS do not fit together."""
+        if not self._memory.fit_together(run.parts[Stage.LLM], run.parts[Stage.TTS]):
+            return False
+        try:
+            async with self._leased(run, journey, Stage.LLM, Stage.TTS):
+                pieces = Pieces()
+                await both(self._generate(run, pieces), self._speak(run, sink, pieces))
+        except MemoryRefused:  # the budget has changed since it was looked at; one after the other may still do
+            return False
+        return True
 
     async def _generate(self, run: Run, pieces: Pieces | None = None) -> None:
         """The reply, as a whole in the run and sentence by sentence in `pieces`."""
         started, cut = time.monotonic(), False
         sentences = SentenceSplitter()
-        async for out in self._stages(Stage.LLM).run(self._request(run.transcript)):
-            if isinstance(out, LlmDelta):
-                run.timings.setdefault("llm_first_token", ms_since(started))
-                run.reply += out.text
-                self._emit("reply-delta", {"query_id": run.query.id, "text": out.text})
-                _put(pieces, sentences.feed(out.text))
-            elif isinstance(out, LlmDone):
-                cut = out.reason == "length"
+        async with aclosing(run.parts[Stage.LLM].run(self._request(run.transcript))) as results:
+            async for out in results:
+                if isinstance(out, LlmDelta):
+                    run.timings.setdefault("llm_first_token", ms_since(started))
+                    run.reply += out.text
+                    self._emit("reply-delta", {"query_id": run.query.id, "text": out.text})
+                    _put(pieces, sentences.feed(out.text))
+                elif isinstance(out, LlmDone):
+                    cut = out.reason == "length"
         run.timings["llm"] = ms_since(started)
         run.reply = run.reply.strip()
         if not run.reply:
@@ -233,20 +242,21 @@ class Pipeline:
             if not started:
                 started = time.monotonic()
                 self._emit("tts-start", {"query_id": run.query.id, "text": text})
-            async for out in self._stages(Stage.TTS).run(TtsRequest(text=text)):
-                if isinstance(out, TtsAudio):
-                    if "tts_first_audio" not in run.timings:
-                        run.timings["tts_first_audio"] = ms_since(started)
-                        run.timings["speech_end_to_first_audio"] = run.since_start()
-                    sink.write(out.pcm, out.sample_rate)
+            async with aclosing(run.parts[Stage.TTS].run(TtsRequest(text=text))) as results:
+                async for out in results:
+                    if isinstance(out, TtsAudio):
+                        if "tts_first_audio" not in run.timings:
+                            run.timings["tts_first_audio"] = ms_since(started)
+                            run.timings["speech_end_to_first_audio"] = run.since_start()
+                        sink.write(out.pcm, out.sample_rate)
         if started:
             self._emit("tts-end", {"query_id": run.query.id})
 
     # --- memory -----------------------------------------------------------------------------------------------------
-    @contextlib.asynccontextmanager
+    @asynccontextmanager
     async def _leased(self, run: Run, journey: Journey, *which: Stage) -> AsyncIterator[None]:
         """Loaded stages; what they cost goes into the report, whether they succeeded or not."""
-        supervisors = [self._stages(stage) for stage in which]
+        supervisors = [run.parts[stage] for stage in which]
         async with self._memory.lease(*supervisors, deadline_s=self._lease_deadline_s):
             journey.reached(which[-1])
             try:
@@ -255,9 +265,9 @@ class Pipeline:
                 for supervisor in supervisors:
                     run.add_stage(supervisor, self._memory.holdings.peak_of(supervisor.name))
 
-    def _ahead(self, *stages: Stage) -> None:
+    def _ahead(self, run: Run, *stages: Stage) -> None:
         for stage in stages:
-            self._memory.prefetch(self._stages(stage))
+            self._memory.prefetch(run.parts[stage])
 
 
 def _put(pieces: Pieces | None, texts: list[str] | list[str | None]) -> None:

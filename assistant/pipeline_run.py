@@ -17,6 +17,7 @@ from assistant.messages import (
     Mode,
     Outcome,
     QueryReport,
+    Stage,
     StageReport,
     Timings,
 )
@@ -29,6 +30,9 @@ class Run:
     query: Query
     peaks: Peaks
     """Of all processes, during this query."""
+    parts: dict[Stage, Supervisor]
+    """Its stages, in the order in which it needs them: the same ones to its end, whatever the pressure says
+    meanwhile."""
     transcript: str = ""
     intent: IntentReport = field(default_factory=IntentReport)
     reply: str = ""

@@ -22,7 +22,9 @@ def main(args: list[str]) -> int:
     """Runs until a signal or `shutdown`. The exit code."""
     from assistant.cli_output import say
     from assistant.errors import AssistantError, ConfigError
+    from assistant.machine import keep_malloc_tidy
 
+    keep_malloc_tidy()
     try:
         if len(args) % 2 or any(flag != "--set" for flag in args[::2]):
             raise ConfigError("usage: python -m assistant.service [--set key=value]...")

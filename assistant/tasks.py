@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -28,6 +28,17 @@ async def uninterrupted(work: Awaitable[T]) -> T:
         task.exception()  # looked at, so that asyncio does not complain of it
         raise asyncio.CancelledError
     return task.result()
+
+
+async def both(first: Coroutine[Any, Any, None], second: Coroutine[Any, Any, None]) -> None:
+    """Runs both at the same time. What one of them raises ends the other, and is raised once that has ended."""
+    tasks = [asyncio.create_task(first), asyncio.create_task(second)]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def in_own_thread(work: Callable[[], T]) -> T:

@@ -36,10 +36,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "stages.worker": ("errors", "stages.base", "stages.channel", "stages.placement"),
     "stages.forkserver": ("stages.worker",),
     "stages.spawn": (),
+    "stages.lifecycle": (),
     "stages.registry": ("errors", "messages"),
     "stages.fork_client": ("errors", "stages.spawn"),
-    "stages.process": ("errors", "messages", "stages.base", "stages.channel", "stages.fork_client", "stages.placement",
-                       "tasks"),
+    "stages.process": ("errors", "messages", "stages.base", "stages.channel", "stages.fork_client",
+                       "stages.lifecycle", "stages.placement", "tasks"),
     "stages.supervisor": ("errors", "messages", "memory_orchestrator", "stages"),
     # engines and their helpers: below everything that has a process in it
     "stages": ("errors", "messages", "paths", "sentences", "speech_", "stages", "model_store.versions",

@@ -294,7 +294,6 @@ def test_a_cancel_at_any_moment_of_a_query_leaves_the_ledger_balanced(tmp_path: 
     run(test)
 
 
-@pytest.mark.xfail(reason="the pipeline asks for the stage again after it has leased it", strict=True)
 def test_a_query_works_with_the_model_that_it_has_leased_though_another_is_the_right_one_by_then(
     tmp_path: Path,
 ) -> None:

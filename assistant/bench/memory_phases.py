@@ -150,8 +150,8 @@ def truth(readings: Sequence[Reading], views: Sequence[LedgerView]) -> Truth:
     ends = [one.end_ns for one in readings]
     misses, percents = [], []
     for view in views:
-        before = bisect_right(ends, view.updated_ns) - 1
-        after = bisect_left(begins, view.updated_ns)
+        before = bisect_right(ends, view.measured_ns) - 1
+        after = bisect_left(begins, view.measured_ns)
         if before < 0 or after >= len(readings):
             continue
         around = [one.total for one in readings[before : after + 1]]

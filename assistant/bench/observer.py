@@ -154,7 +154,7 @@ class LedgerLog(_Repeating):
             view = self._reader.read()
         except NotRunning:
             return False
-        if not self.views or view.updated_ns != self.views[-1].updated_ns:
+        if not self.views or view.measured_ns != self.views[-1].measured_ns:
             self.views.append(view)
         return True
 

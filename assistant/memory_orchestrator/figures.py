@@ -6,6 +6,7 @@ Decides nothing. `read_all` runs in a thread of its own: it replaces values and 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,6 +47,8 @@ class Figures:
         self._clock_ns = clock_ns
         self._closed = False
         self._base_samples: dict[int, Sample] = {}
+        self._measured_ns = 0
+        self._merging = threading.Lock()
         self._needs: tuple[Need, ...] = ()
         self.probe = probe
         self.base = Usage()
@@ -64,9 +67,10 @@ class Figures:
         if entry.thing.pid:
             sample = self.probe.family_sample(entry.thing.pid)
             if sample.now.total:
-                seen = sample.peak_since(entry.sample)
-                entry.peak = Usage(max(entry.peak.anon, seen.anon), max(entry.peak.file, seen.file))
-                entry.sample = sample
+                with self._merging:  # the loop and the reading thread both come here
+                    seen = sample.peak_since(entry.sample)
+                    entry.peak = Usage(max(entry.peak.anon, seen.anon), max(entry.peak.file, seen.file))
+                    entry.sample = sample
         elif not entry.coming and entry.leaving is None:  # its process has died
             entry.sample = Sample()
 
@@ -83,6 +87,7 @@ class Figures:
             before = entry.sample
             self.measure(entry)
             highest += entry.sample.peak_since(before)
+        self._measured_ns = self._clock_ns()
         self._highest = highest
         for peaks in (self.peaks, *self._watches):
             peaks.see(highest)
@@ -120,8 +125,10 @@ class Figures:
 
         `without`: entries that are left out, because their promise is being replaced.
         """
-        # ours as of now: what we grew by since the last sample would count as somebody else's
-        self.base = sum((self.probe.usage(pid) for pid in self._own_pids()), Usage())
+        if not self._measured_ns:
+            self.read_all(entries.values())
+        # ours as of the last reading of all: PSS moves between processes when one of them ends, so that base and stages
+        # which were read at different times would not add up
         self._decide_budget(entries.values())
         return Snapshot(
             usable=self.budget.usable,
@@ -152,6 +159,7 @@ class Figures:
             updated_ns=self._clock_ns(),
             mode=self.mode,
             level=self.level,
+            measured_ns=self._measured_ns,
             rows=tuple(entry.row() for entry in entries),
         )
 

@@ -36,6 +36,7 @@ class Holdings:
         self.journeys = Journeys()
         self.relief: Relief = RELIEF["normal"]
         """What the pressure on the machine asks for."""
+        self.closing = False
         self._keep_alive_s = keep_alive_s
         self._emit = emit
         self._clock_ns = clock_ns
@@ -43,7 +44,8 @@ class Holdings:
         self._background: set[asyncio.Task[Any]] = set()
 
     async def close(self) -> None:
-        """Unloads everything and removes the ledger; never raises."""
+        """Unloads everything and removes the ledger; never raises. From here on nothing is admitted."""
+        self.closing = True
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -98,6 +100,8 @@ class Holdings:
         self.figures.measure(entry)
         if entry.at_rest is None and entry.thing.settle(entry.peak):
             entry.at_rest = entry.sample.now
+            # what the first estimate promised too much is free for others; more than was promised waits for a new load
+            entry.need = min(entry.need, entry.thing.need(), key=lambda need: need.usage.total)
         self.rest(entry)
 
     def rest(self, entry: Entry) -> None:

@@ -69,8 +69,9 @@ class Housekeeper:
             await self._pause()
             try:
                 await self.look()
-            except OSError as error:  # /proc in an odd moment; the next look comes soon
-                log.warning("the memory could not be read: %s", error)
+            except Exception:  # the guard outlives whatever it meets: nobody else looks after the margin
+                log.exception("a look at the memory failed")
+                await asyncio.sleep(self._sample_s)
 
     async def _pause(self) -> None:
         if any(entry.state in _MOVING for entry in self._holdings.entries.values()):

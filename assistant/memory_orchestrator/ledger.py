@@ -4,7 +4,8 @@ Layout, little endian (docs/ledger.md): a 128-byte header and `ROWS` rows of 128
 
     header  magic 8s "VALEDGR1" | version u32 | rows u32 | sequence u64 | writer pid u32 | crc32 u32 |
             writer start u64 (clock ticks since boot) | budget u64 | margin u64 | base anon u64 | base file u64 |
-            peak anon u64 | peak total u64 | updated u64 (ns, CLOCK_MONOTONIC) | mode u32 | pressure u32
+            peak anon u64 | peak total u64 | updated u64 (ns, CLOCK_MONOTONIC) | mode u32 | pressure u32 |
+            measured u64 (ns: when all processes were last read)
     row     stage 16s | engine 16s | model 40s | pid u32 | state u32 | reserved u64 | anon u64 | file u64 | kv u64 |
             last used u64 (ns) | keep-alive deadline u64 (ns, 0 = none)
 
@@ -34,7 +35,7 @@ from assistant.messages import Level, Mode
 MAGIC = b"VALEDGR1"
 VERSION = 2
 ROWS = 16
-_HEADER = struct.Struct("<8sIIQIIQQQQQQQQII")
+_HEADER = struct.Struct("<8sIIQIIQQQQQQQQIIQ")
 _ROW = struct.Struct("<16s16s40sIIQQQQQQ")
 _HEADER_SIZE = 128
 _ROW_SIZE = 128
@@ -94,6 +95,7 @@ class LedgerView:
     updated_ns: int = 0
     mode: Mode = "sequential"
     level: Level = "normal"
+    measured_ns: int = 0
     rows: tuple[Row, ...] = ()
 
 
@@ -140,7 +142,7 @@ class LedgerWriter:
         _HEADER.pack_into(
             body, 0, MAGIC, VERSION, ROWS, 0, view.writer_pid, 0, self._start, view.budget, view.margin,
             view.base_anon, view.base_file, view.peak_anon, view.peak_total, view.updated_ns,
-            MODES.index(view.mode), LEVELS.index(view.level),
+            MODES.index(view.mode), LEVELS.index(view.level), view.measured_ns,
         )  # fmt: skip
         for index, row in enumerate(view.rows):
             _ROW.pack_into(
@@ -206,10 +208,10 @@ def _decode(body: bytes) -> LedgerView | None:
         stage, engine, model, worker, state, *numbers = _ROW.unpack_from(body, _HEADER_SIZE + index * _ROW_SIZE)
         if stage.strip(b"\0"):
             rows.append(Row(_str(stage), _str(engine), _str(model), worker, RowState(state), *numbers))
-    budget, margin, base_anon, base_file, peak_anon, peak_total, updated, mode, level = rest
+    budget, margin, base_anon, base_file, peak_anon, peak_total, updated, mode, level, measured = rest
     return LedgerView(
         pid, budget, margin, base_anon, base_file, peak_anon, peak_total, updated, MODES[mode], LEVELS[level],
-        tuple(rows),
+        measured, tuple(rows),
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 
-from assistant.errors import AssistantError, BusyNow
+from assistant.errors import AssistantError, BusyNow, StageError
 from assistant.memory_orchestrator.entry import Entry, Loadable
 from assistant.memory_orchestrator.figures import Figures
 from assistant.memory_orchestrator.holdings import Holdings
@@ -121,6 +121,8 @@ class MemoryOrchestrator:
 
         Whatever is kept is counted as used before anything is awaited, so that nobody takes it away meanwhile.
         """
+        if self.holdings.closing:
+            raise StageError("the assistant is ending", stage=things[0].name)
         kept: list[Entry] = []
         try:
             for thing in things:
@@ -256,7 +258,8 @@ class MemoryOrchestrator:
     def prefetch(self, thing: Loadable) -> None:
         """Gets `thing` ready in the background as far as the ledger admits: loaded, else its process prepared and its
         weights read into the page cache. The lease that needs it says what is wrong with it."""
-        if self.holdings.relief.load_ahead and thing.name not in self.holdings.entries:
+        holdings = self.holdings
+        if holdings.relief.load_ahead and not holdings.closing and thing.name not in holdings.entries:
             self.holdings.spawn(self._prefetch(thing))
 
     async def _prefetch(self, thing: Loadable) -> None:

@@ -12,7 +12,6 @@ import os
 import signal
 import socket
 from collections.abc import AsyncGenerator
-from enum import IntEnum, StrEnum
 
 from assistant.errors import StageDied, StageError, StageHung, StageStartTimeout
 from assistant.messages import Stage, StageOutput, StageRequest
@@ -35,6 +34,7 @@ from assistant.stages.channel import (
     encode,
 )
 from assistant.stages.fork_client import ForkServer, LogPipe
+from assistant.stages.lifecycle import Rung, WorkerState
 from assistant.stages.placement import ANYWHERE, Placement
 from assistant.tasks import uninterrupted
 
@@ -44,24 +44,6 @@ _CANCEL_GRACE_S = 2.0
 """A worker that has not left its request by then is stopped by the ladder."""
 _STOP_GRACE_S = 1.0
 """Each rung of the ladder."""
-
-
-class WorkerState(StrEnum):
-    STOPPED = "stopped"
-    STARTING = "starting"
-    READY = "ready"
-    BUSY = "busy"
-    DRAINING = "draining"
-    FAILED = "failed"
-
-
-class Rung(IntEnum):
-    """How far up the shutdown ladder a worker had to be pushed."""
-
-    ALREADY_GONE = 0
-    REQUEST = 1
-    SIGTERM = 2
-    SIGKILL = 3
 
 
 class Worker:
@@ -202,8 +184,13 @@ class Worker:
     def kill(self, why: str) -> None:
         """At once; whoever waits for a result gets `StageDied` code "stage-over-memory" that says `why`."""
         self._killed_for = why
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        """To our own process alone: a reaped one's number may be somebody else's by now."""
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     async def stop(self, *, kill: bool = False) -> Rung:
         """Request → SIGTERM → SIGKILL, each with a grace time; always reaped; safe to repeat.
@@ -238,8 +225,7 @@ class Worker:
             with contextlib.suppress(StageError):
                 await self._send(Stop())
             return
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGTERM if rung is Rung.SIGTERM else signal.SIGKILL)
+        self._signal(signal.SIGTERM if rung is Rung.SIGTERM else signal.SIGKILL)
 
     async def _close(self) -> None:
         if self._receiver is not None:
@@ -293,7 +279,6 @@ class Worker:
                     self._frames.put_nowait(decode_from_worker(body))
         except (OSError, StageError) as error:
             log.debug("%s: connection lost: %s", self.stage, error)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+            self._signal(signal.SIGKILL)
         finally:
             self._frames.put_nowait(None)

@@ -24,8 +24,9 @@ from assistant.memory_orchestrator.probe import Usage
 from assistant.messages import Emit, LlmDone, Stage, StageOutput, StageRequest
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.fork_client import ForkServer
+from assistant.stages.lifecycle import WorkerState
 from assistant.stages.placement import Placement
-from assistant.stages.process import Worker, WorkerState
+from assistant.stages.process import Worker
 from assistant.stages.registry import engine_path
 
 log = logging.getLogger(__name__)
@@ -178,11 +179,17 @@ class Supervisor:
         self._worker = worker
         try:
             await worker.prepare(self._path, self.spec.start_timeout_s, self.spec.placement)
+            if self._worker is not worker:
+                raise StageError(f"{self.name} was unloaded while it started", stage=self.name)
         except BaseException:
-            self._worker = None
+            self._let_go(worker)
             await worker.stop()
             raise
         self.load_ms += (time.monotonic() - started) * 1000
+
+    def _let_go(self, worker: Worker) -> None:
+        if self._worker is worker:
+            self._worker = None
 
     async def load(self, *, again: bool = False) -> None:
         """Forks and imports unless `prepare` has; loads. Raises what the engine raised, `StageStartTimeout`, or
@@ -200,7 +207,7 @@ class Supervisor:
             config = self.spec.engine_config(self._threads, distrust_cache=again)
             self._info, _ = await worker.load(config, self.spec.start_deadline_s)
         except BaseException:
-            self._worker = None
+            self._let_go(worker)
             await worker.stop()
             raise
         self._derived = self._info.derived

@@ -177,7 +177,7 @@ def figures_of(number: int) -> LedgerView:
         for row in range(number % (ledger.ROWS + 1))
     )
     n = number
-    return LedgerView(os.getpid(), n, n, n, n, n, n, n, ledger.MODES[n % 3], ledger.LEVELS[n % 4], rows)
+    return LedgerView(os.getpid(), n, n, n, n, n, n, n, ledger.MODES[n % 3], ledger.LEVELS[n % 4], n, rows)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from assistant.errors import BadText, ConfigError, EngineFailed, ModelDamaged
 from assistant.memory_orchestrator.probe import MIB, Probe
 from assistant.messages import LlmDelta, Progress, Sampling, Stage
 from assistant.model_store.store import ModelInfo
-from assistant.stages.process import WorkerState
+from assistant.stages.lifecycle import WorkerState
 from tests.stages.running import FRANCE, answer, collect, config_of, done_of, question, running, text_of
 
 pytestmark = pytest.mark.engine

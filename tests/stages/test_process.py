@@ -19,7 +19,8 @@ from assistant.errors import EngineFailed, ModelDamaged, StageDied, StageError, 
 from assistant.messages import LlmDelta, LlmRequest, Progress, Stage, Turn
 from assistant.stages.base import EngineConfig
 from assistant.stages.fork_client import ForkServer
-from assistant.stages.process import Rung, Worker, WorkerState
+from assistant.stages.lifecycle import Rung, WorkerState
+from assistant.stages.process import Worker
 
 ENGINE = "tests.stages.misbehaving:Misbehaving"
 REQUEST = LlmRequest(turns=(Turn(role="user", content="hello 🌍"),))
@@ -317,7 +318,6 @@ def test_what_a_worker_prints_is_in_the_log_at_debug_level_alone(caplog: pytest.
     assert {record.levelname for record in printed} == {"DEBUG"}
 
 
-@pytest.mark.xfail(reason="kill() signals its own number 0, which is our whole process group", strict=True)
 def test_killing_a_worker_that_has_no_process_yet_harms_nobody() -> None:
     code = (
         "from tests.stages.test_process import *\n"
