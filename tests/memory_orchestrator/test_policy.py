@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from assistant.errors import BusyNow, MemoryRefused, NeverFits
 from assistant.memory_orchestrator.policy import (
@@ -24,46 +20,8 @@ from assistant.memory_orchestrator.policy import (
     mode_of,
     plan,
 )
-from assistant.memory_orchestrator.probe import MIB, Usage
-
-
-def snapshot(*held: Held, usable: int = 1000, base: int = 50, others: int = 0) -> Snapshot:
-    """950 MiB of room."""
-    return Snapshot(
-        usable=usable * MIB,
-        budget=(usable + 300) * MIB,
-        margin=300 * MIB,
-        base=base * MIB,
-        held=held,
-        others=others * MIB,
-    )
-
-
-def held(
-    stage: str,
-    mib: int,
-    *,
-    in_use: bool = False,
-    used: int = 0,
-    until: int = 0,
-    next_use: int = NOT_NEEDED,
-    measured: int = 0,
-    file: int = 0,
-) -> Held:
-    return Held(
-        stage,
-        Usage(mib * MIB, file * MIB),
-        Usage(measured * MIB),
-        in_use=in_use,
-        last_used_ns=used,
-        until_ns=until,
-        next_use=next_use,
-    )
-
-
-def need(stage: str, mib: int, file: int = 0) -> Need:
-    return Need(stage=stage, anon=mib * MIB, file=file * MIB)
-
+from assistant.memory_orchestrator.probe import MIB
+from tests.memory_orchestrator.snapshots import held, need, snapshot
 
 CASES: dict[str, tuple[Snapshot, list[Need], object]] = {
     "an empty ledger admits": (snapshot(), [need("llm", 900)], Admit()),
@@ -283,65 +241,3 @@ def test_the_mode_follows_from_the_room(room: int, mode: str) -> None:
 
 def test_nothing_that_is_expected_is_resident() -> None:
     assert mode_of(0, []) == "resident"
-
-
-# --- for all snapshots ------------------------------------------------------------------------------------------------
-rows = st.builds(
-    held,
-    st.sampled_from(["asr", "intent", "tts", "x", "y"]),
-    st.integers(1, 600),
-    in_use=st.booleans(),
-    used=st.integers(0, 2),
-    until=st.integers(0, 2),
-    next_use=st.sampled_from([0, 1, 2, NOT_NEEDED]),
-    measured=st.integers(0, 600),
-    file=st.integers(0, 300),
-)
-tables = st.lists(rows, max_size=5, unique_by=lambda row: row.stage)
-wishes = st.builds(need, st.sampled_from(["llm", "z"]), st.integers(1, 900), st.integers(0, 900))
-needs_of = st.lists(wishes, min_size=1, max_size=2, unique_by=lambda one: one.stage)
-
-
-@given(tables, needs_of, st.booleans(), st.integers(-1, 3), st.integers(0, 300))
-def test_following_the_plan_never_exceeds_the_budget_and_never_evicts_what_works(
-    table: list[Held], wanted: list[Need], squeezable: bool, nearer_than: int, others: int
-) -> None:
-    def with_rows(left: Sequence[Held]) -> Snapshot:
-        return replace(snapshot(*left, others=others), squeezable=squeezable)
-
-    before = with_rows(table)
-    outcome = plan(before, wanted, nearer_than=nearer_than)
-    cost = sum(one.usage.total for one in wanted)
-    fits_whole = cost <= before.room + before.others
-    match outcome:
-        case Admit():
-            assert cost <= before.free or (squeezable and not table and not fits_whole)
-        case Evict(victims):
-            assert victims
-            gone = [row for row in table if row.stage in victims]
-            assert len(gone) == len(victims)
-            assert not any(row.in_use or row.next_use <= nearer_than for row in gone)
-            left = [row for row in table if row.stage not in victims]
-            assert plan(with_rows(left), wanted, nearer_than=nearer_than) == Admit()
-        case Refuse(NeverFits()):
-            assert not fits_whole
-        case Refuse(error):
-            assert isinstance(error, BusyNow)
-            fixed = [row for row in table if row.in_use or row.next_use <= nearer_than]
-            assert error.code == TAKEN or plan(with_rows(fixed), wanted, nearer_than=nearer_than) != Admit()
-
-
-@given(tables)
-def test_the_order_of_victims_is_total_whatever_the_order_of_rows(table: list[Held]) -> None:
-    order = sorted(table, key=lambda row: row.eviction_order)
-    assert all(one.eviction_order < other.eviction_order for one, other in itertools.pairwise(order))
-    outcomes = {excess(snapshot(*some)) for some in itertools.permutations(table)}
-    assert len(outcomes) == 1
-
-
-@given(tables)
-def test_after_the_excess_has_gone_nothing_idle_is_in_excess(table: list[Held]) -> None:
-    gone = excess(snapshot(*table))
-    left = snapshot(*(row for row in table if row.stage not in gone))
-    assert excess(left) == ()
-    assert left.free >= 0 or all(row.in_use for row in left.held)
