@@ -3,104 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from assistant import paths, skills
-from assistant.memory_orchestrator.calibration import Calibration
-from assistant.memory_orchestrator.housekeeper import Housekeeper
-from assistant.memory_orchestrator.ledger import LedgerReader, LedgerWriter, RowState
-from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
+from assistant import paths
+from assistant.memory_orchestrator.ledger import LedgerReader, RowState
 from assistant.memory_orchestrator.policy import NOT_NEEDED
-from assistant.memory_orchestrator.sensors import Readings
-from assistant.messages import Outcome, Sampling, Stage
-from assistant.pipeline import LlmSettings, Pipeline
+from assistant.messages import Outcome
 from assistant.query import Query
-from assistant.stages.fork_client import ForkServer
-from assistant.stages.supervisor import StageSpec, Supervisor
-
-NOW = datetime(2026, 11, 29, 17, 5)
-
-
-class House:
-    """A pipeline over real processes; `how` decides what its LLM does."""
-
-    def __init__(self, tmp_path: Path, step_timeout_s: float) -> None:
-        self.events: list[tuple[str, dict[str, Any]]] = []
-        self.how = ""
-        self.llm_loaded = asyncio.Event()
-        self.server = ForkServer()
-        self.ledger = tmp_path / "ledger"
-        self._step_timeout_s = step_timeout_s
-        self._heard = tmp_path / "heard"
-        self._calibration = Calibration(tmp_path / "measured.json")
-        self._supervisors: dict[tuple[Stage, str], Supervisor] = {}
-        self.memory = MemoryOrchestrator(
-            ledger=LedgerWriter("ledger", tmp_path), own_pids=lambda: (os.getpid(),), emit=self._emit
-        )
-        self.housekeeper = Housekeeper(self.memory.holdings, sense=Readings, emit=self._emit)
-        self.pipeline = Pipeline(
-            memory=self.memory,
-            stages=self._supervisor,
-            llm=LlmSettings(system_prompt="Be kind.", sampling=Sampling(), max_new_tokens=5),
-            emit=self._emit,
-            now=lambda: NOW,
-        )
-
-    def _emit(self, name: str, data: dict[str, Any]) -> None:
-        self.events.append((name, data))
-        if (name, data.get("stage")) == ("stage-load-end", "llm"):
-            self.llm_loaded.set()
-
-    def _supervisor(self, stage: Stage) -> Supervisor:
-        key = (stage, self.how)
-        if key not in self._supervisors:
-            llm, asr = stage is Stage.LLM, stage is Stage.ASR
-            spec = StageSpec(
-                stage=stage, engine="mnn" if llm else "whisper" if asr else "templates", model="m",
-                model_dir=Path(), digest="", weight_bytes=0, cache_dir=self.ledger.parent / "cache",
-                threads=1, start_timeout_s=10, step_timeout_s=self._step_timeout_s,
-                options=(
-                    {"how": self.how} if llm
-                    else {"heard": str(self._heard)} if asr
-                    else {"language": "en", "intents": list(skills.handled_intents())}
-                ),
-            )  # fmt: skip
-            paths_of = {Stage.LLM: "tests.stages.misbehaving:Misbehaving", Stage.ASR: "tests.stages.misbehaving:Parrot"}
-            path = paths_of.get(stage)
-            self._supervisors[key] = Supervisor(spec, self.server, self._calibration, self._emit, path)
-        return self._supervisors[key]
-
-    def heard(self) -> list[int]:
-        """Bytes of each recording that the recogniser was given."""
-        return [int(line) for line in self._heard.read_text().split()] if self._heard.exists() else []
-
-    def names(self) -> list[str]:
-        return [name for name, _ in self.events]
-
-
-@asynccontextmanager
-async def house(tmp_path: Path, step_timeout_s: float = 5) -> AsyncIterator[House]:
-    one = House(tmp_path, step_timeout_s)
-    one.server.start()
-    one.housekeeper.start()
-    try:
-        yield one
-    finally:
-        await one.housekeeper.close()
-        await one.memory.close()
-        await one.server.close()
-
-
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(test())  # type: ignore[arg-type]
+from tests.house import house, run
 
 
 def test_a_question_goes_to_the_llm_with_the_system_prompt(tmp_path: Path) -> None:
