@@ -75,7 +75,7 @@ class Llm(_Section, frozen=True, kw_only=True):
     slots: int = 1
     prefill_chunk: int = 128
     threads: int = 0
-    """0 = physical cores."""
+    """0 = physical cores, less one for audio where there are four or more."""
     system_prompt: str = "You are a voice assistant. Answer in one short sentence."
     """Empty = what the model's own chat template says."""
     max_new_tokens: int = 96

@@ -6,6 +6,7 @@ Imports no engine library: those live in workers.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 from types import TracebackType
@@ -35,6 +36,8 @@ from assistant.stages.registry import engine_path
 from assistant.stages.supervisor import StageSpec, Supervisor
 from assistant.tasks import uninterrupted
 
+log = logging.getLogger(__name__)
+
 
 class Assistant:
     """`async with Assistant(config) as assistant: await assistant.answer(query)`."""
@@ -57,6 +60,8 @@ class Assistant:
         self._server = ForkServer()
         self._calibration = Calibration(paths.state_dir() / "measured.json")
         self._supervisors: dict[tuple[Stage, str], Supervisor] = {}
+        self._small = _with_small_model(config)
+        """The settings under pressure; None = as always."""
         self._started = time.monotonic()
         self._running = self._answered = 0
         self.memory: MemoryOrchestrator
@@ -68,6 +73,12 @@ class Assistant:
         config = self._config
         for stage in STAGE_ORDER:
             engine_path(stage, config.stage(stage).engine)
+        if self._small is not None:
+            try:  # known now, not when the machine is pressed already
+                stage_spec(Stage.LLM, self._small, self._store)
+            except ModelError as error:
+                log.warning("stages.llm.small_model: %s; it is not used", error.message)
+                self._small = None
         # first, because everything waits for it: its interpreter starts while the rest is built
         self._server.start()
         try:
@@ -151,10 +162,11 @@ class Assistant:
 
     def _supervisor(self, stage: Stage) -> Supervisor:
         """Raises `ModelError` when the stage's model cannot be used."""
-        config = self._config
-        if stage is Stage.LLM and config.stages.llm.small_model and self._relief().small_model:
-            llm = msgspec.structs.replace(config.stages.llm, model=config.stages.llm.small_model)
-            config = msgspec.structs.replace(config, stages=msgspec.structs.replace(config.stages, llm=llm))
+        if stage is Stage.LLM and self._small is not None and self._relief().small_model:
+            return self._of(stage, self._small)
+        return self._of(stage, self._config)
+
+    def _of(self, stage: Stage, config: Config) -> Supervisor:
         key = stage, getattr(config.stage(stage), "model", "")
         if key not in self._supervisors:
             spec = stage_spec(stage, config, self._store)
@@ -174,6 +186,8 @@ def stage_spec(stage: Stage, config: Config, store: ModelStore) -> StageSpec:
     engine: str = settings.engine
     cpus = usable_cpus()
     placed = placement(stage, cpus)
+    if getattr(settings, "threads", 0) > threads_for(placed, cpus):  # as many as the user wants, wherever there is room
+        placed = msgspec.structs.replace(placed, cpus=())
     common: dict[str, Any] = {
         "placement": placed,
         "stage": stage,
@@ -227,3 +241,11 @@ def _llm_settings(config: Config) -> LlmSettings:
             seed=None if llm.seed < 0 else llm.seed,
         ),
     )
+
+
+def _with_small_model(config: Config) -> Config | None:
+    name = config.stages.llm.small_model
+    if not name:
+        return None
+    llm = msgspec.structs.replace(config.stages.llm, model=name)
+    return msgspec.structs.replace(config, stages=msgspec.structs.replace(config.stages, llm=llm))

@@ -138,6 +138,8 @@ class BusyNow(MemoryRefused):
 
 class StageError(AssistantError):
     default_code = "stage-failed"
+    suspects_cache = False
+    """Whether files that were made for this machine may be to blame, so that another try must not trust them."""
 
 
 class StageStartTimeout(StageError):
@@ -157,6 +159,7 @@ class StageHung(StageError):
 
 class EngineFailed(StageError):
     default_code = "engine-failed"
+    suspects_cache = True
 
 
 class NoSpeech(AssistantError):

@@ -100,8 +100,8 @@ class Pipeline:
         return Answer(report, run.error)
 
     def _checked_stages(self, query: Query) -> dict[Stage, Supervisor]:
-        """What the query will need, in order. A model that is missing is told before anybody waits for an answer that
-        cannot be spoken.
+        """What the query will need, in order. A model that is missing, or a voice that can never fit, is told before
+        anybody waits for an answer that cannot be spoken.
 
         Figures start anew: a query that finds a stage loaded has not paid for its load.
         """
@@ -111,6 +111,8 @@ class Pipeline:
         parts = {stage: self._stages(stage) for stage in wanted}
         for supervisor in parts.values():
             supervisor.reset_figures()
+        if Stage.TTS in parts:  # the last one: nobody shall hear of it after the whole answer was written
+            self._memory.check_ever(parts[Stage.TTS])
         return parts
 
     async def _answer(self, run: Run, journey: Journey) -> bool:

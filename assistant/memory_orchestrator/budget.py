@@ -33,7 +33,8 @@ def decide(machine: Machine, anon_by_us: int, *, configured_mib: float, margin_m
     """budget = min(configured, cgroup limit - what others hold in it, MemTotal - what others hold), in bytes.
 
     What others hold is MemTotal - MemAvailable - our own anonymous memory: MemAvailable already counts mapped weights,
-    ours among them, as available. In a cgroup it is what is charged to it beyond page cache and us.
+    ours among them, as available. In a cgroup it is what is charged to it beyond page cache and us, kernel memory and
+    files in memory included.
 
     margin = configured margin * min(1, machine / `FULL_MARGIN_FROM`), where the machine is what the hardware or the
     cgroup gives, whatever others hold of it and whatever budget was set.
@@ -42,8 +43,7 @@ def decide(machine: Machine, anon_by_us: int, *, configured_mib: float, margin_m
     candidates = [(machine.total - others, "machine")]
     size = most = machine.total
     if machine.cgroup_limit is not None:
-        neighbours = max(0, machine.cgroup_anon - anon_by_us)
-        candidates.append((max(0, machine.cgroup_limit - neighbours), "cgroup"))
+        candidates.append((min(machine.cgroup_limit, machine.cgroup_left + anon_by_us), "cgroup"))
         size = most = min(size, machine.cgroup_limit)
     if configured_mib > 0:
         candidates.append((int(configured_mib * MIB), "configured"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -39,10 +40,19 @@ class Calibration:
         self._file = file
         self._known = _read(file)
 
-    def peak(self, key: str) -> Usage | None:
-        """The peak, in bytes, that another load of the same will have; None when it is not known."""
-        known = self._known.get(key)
-        return Usage(known.anon, known.file) if known is not None and known.counts() else None
+    def peak(self, *keys: str) -> Usage | None:
+        """The peak, in bytes, that another load of the same will have: of the first of `keys` for which it is known."""
+        known = self._first(keys)
+        return Usage(known.anon, known.file) if known is not None else None
+
+    def derived(self, *keys: str) -> Path | None:
+        """The folder of derived files that loads of the same have used, if there is one."""
+        known = self._first(keys)
+        return Path(known.derived) if known is not None and known.derived else None
+
+    def _first(self, keys: Iterable[str]) -> _Measured | None:
+        found = (self._known.get(key) for key in keys)
+        return next((known for known in found if known is not None and known.counts()), None)
 
     def learn(self, key: str, measured: Usage, derived: str = "") -> None:
         """Remembers a peak, in bytes; writes the file when that changed anything."""
@@ -50,11 +60,13 @@ class Calibration:
             return
         old = self.peak(key)
         if old is not None:
-            measured = Usage(_merge(old.anon, measured.anon), _merge(old.file, measured.file))
+            # mapped files do not shrink: less of them is what another process that maps them, too, has a share of
+            measured = Usage(_merge(old.anon, measured.anon), max(old.file, measured.file))
         new = _Measured(measured.anon, measured.file, derived)
         if new == self._known.get(key):
             return
-        self._known[key] = new
+        # what other processes have learned since stays
+        self._known = {**self._known, **_read(self._file), key: new}
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             temporary = self._file.with_name(f".{self._file.name}.{os.getpid()}")

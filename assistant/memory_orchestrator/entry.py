@@ -35,8 +35,9 @@ class Loadable(Protocol):
     def weight_files_bytes(self) -> int:
         """What `read_ahead` would read."""
 
-    def need(self) -> Need:
-        """The estimate of its peak, corrected by what was measured before."""
+    def need(self, *, anew: bool = False) -> Need:
+        """The estimate of its peak, corrected by what was measured before. `anew`: of a load that trusts no cached
+        file and makes them again, which takes more."""
 
     def prepared_need(self) -> Need:
         """The same of its process without weights."""
@@ -72,8 +73,12 @@ class Entry:
     until_ns: int = 0
     sample: Sample = field(default_factory=Sample)
     peak: Usage = field(default_factory=Usage)
+    spike: Usage = field(default_factory=Usage)
+    """The most since the last reading of all."""
     at_rest: Usage | None = None
     """What it held after its first work."""
+    loading: asyncio.Task[None] | None = None
+    """Its load, which belongs to nobody who waits for it."""
     leaving: asyncio.Task[None] | None = None
     """Its unloading, once that has begun."""
 

@@ -69,8 +69,7 @@ class Figures:
             if sample.now.total:
                 with self._merging:  # the loop and the reading thread both come here
                     seen = sample.peak_since(entry.sample)
-                    entry.peak = Usage(max(entry.peak.anon, seen.anon), max(entry.peak.file, seen.file))
-                    entry.sample = sample
+                    entry.peak, entry.spike, entry.sample = entry.peak | seen, entry.spike | seen, sample
         elif not entry.coming and entry.leaving is None:  # its process has died
             entry.sample = Sample()
 
@@ -84,9 +83,10 @@ class Figures:
             self._base_samples[pid] = sample
         self.base = base
         for entry in entries:
-            before = entry.sample
             self.measure(entry)
-            highest += entry.sample.peak_since(before)
+            with self._merging:
+                highest += entry.spike
+                entry.spike = entry.sample.now
         self._measured_ns = self._clock_ns()
         self._highest = highest
         for peaks in (self.peaks, *self._watches):
@@ -136,7 +136,7 @@ class Figures:
             margin=self.budget.margin,
             base=self.base.total,
             others=self.budget.others,
-            squeezable=self.budget.source != "configured",
+            squeezable=self._configured[0] == 0,
             margin_note=self.budget.margin_note,
             held=tuple(entry.held(next_use(name)) for name, entry in entries.items() if entry not in without),
         )

@@ -13,7 +13,7 @@ from typing import Any
 
 from assistant.errors import StageError
 from assistant.memory_orchestrator.entry import Entry
-from assistant.memory_orchestrator.figures import Figures, Peaks
+from assistant.memory_orchestrator.figures import Figures
 from assistant.memory_orchestrator.journey import Journey, Journeys
 from assistant.memory_orchestrator.ledger import LedgerView, RowState
 from assistant.memory_orchestrator.policy import NOT_NEEDED, Snapshot, excess
@@ -53,11 +53,19 @@ class Holdings:
         self.figures.close()
 
     # --- from reservation to rest -----------------------------------------------------------------------------------
-    async def load(self, entry: Entry, *, insists: bool = True) -> None:
+    def begin_load(self, entry: Entry, *, insists: bool = True) -> asyncio.Task[None]:
+        """A load of its own, which goes on while anybody waits for it."""
+        entry.state = RowState.LOADING
+        entry.loading = asyncio.create_task(self._load(entry, insists))
+        entry.loading.add_done_callback(
+            lambda task: task.cancelled() or task.exception()
+        )  # looked at, if by nobody else
+        self.told()
+        return entry.loading
+
+    async def _load(self, entry: Entry, insists: bool) -> None:
         """A failed load evicts everything that is idle and is tried once more, if the caller insists; a model's own
         fault is not."""
-        entry.state = RowState.LOADING
-        self.told()
         try:
             try:
                 await entry.thing.load()
@@ -68,12 +76,22 @@ class Holdings:
                 await self.evict([name for name, one in self.entries.items() if not one.in_use], entry.thing.name)
                 if entry.leaving is not None:
                     raise
-                await entry.thing.load(again=True)
+                await entry.thing.load(again=error.suspects_cache and self._room_to_make_anew(entry))
+            if entry.leaving is not None:
+                raise StageError(f"{entry.thing.name} was unloaded while it loaded", stage=entry.thing.name)
         except BaseException:
             await self.unload(entry)
             raise
         self.figures.measure(entry)
         self._ready(entry)
+
+    def _room_to_make_anew(self, entry: Entry) -> bool:
+        """Whether files made for this machine can be made again inside the budget; their promise is then reserved."""
+        anew = entry.thing.need(anew=True)
+        if anew.usage.total > self.snapshot(without=[entry]).free:
+            return False
+        entry.need = anew
+        return True
 
     def _ready(self, entry: Entry) -> None:
         if entry.users:
@@ -200,10 +218,6 @@ class Holdings:
             return Usage()
         self.figures.measure(entry)
         return entry.peak
-
-    @property
-    def peaks(self) -> Peaks:
-        return self.figures.peaks
 
     def view(self) -> LedgerView:
         return self.figures.view(self.entries.values())

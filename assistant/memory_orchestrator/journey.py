@@ -19,10 +19,6 @@ class Journey:
         if stage in self._left:
             del self._left[: self._left.index(stage) + 1]
 
-    def over(self) -> None:
-        """Nothing more is needed (a local command was understood, and nobody wants to hear an answer)."""
-        self._left.clear()
-
     def steps_to(self, stage: str) -> int:
         return self._left.index(stage) if stage in self._left else NOT_NEEDED
 

@@ -1,8 +1,8 @@
 """Gives stages their memory: reserve → load → measure → settle → release. Knows `Loadable`, never a stage.
 
 `async with orchestrator.lease(thing, ...)` returns with all of them loaded and inside the budget, or raises. What is
-wanted together is asked for together: nobody holds one lease while he waits for another. One planner at a time;
-loading happens outside its lock, with the reservation already in the ledger.
+wanted together is asked for together: nobody holds one lease while he waits for another. Loading happens outside the
+planner's turn, with the reservation already in the ledger.
 """
 
 from __future__ import annotations
@@ -10,27 +10,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 
-from assistant.errors import AssistantError, BusyNow, StageError
+from assistant.errors import AssistantError, BusyNow, MemoryRefused, NeverFits
 from assistant.memory_orchestrator.entry import Entry, Loadable
 from assistant.memory_orchestrator.figures import Figures
 from assistant.memory_orchestrator.holdings import Holdings
 from assistant.memory_orchestrator.journey import Journey
 from assistant.memory_orchestrator.ledger import LedgerWriter, RowState
-from assistant.memory_orchestrator.policy import TAKEN, Evict, Need, Refuse, plan
+from assistant.memory_orchestrator.planner import Planner
+from assistant.memory_orchestrator.policy import TAKEN, Need
 from assistant.memory_orchestrator.probe import Probe
 from assistant.messages import Emit
 
 log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = 0.5
-_BACK_LOOK_S, _BACK_LOOKS = 0.005, 40
-"""The kernel's figures of what is free lag behind the end of a process; so long they are looked at again before it
-counts as somebody else's."""
-_LEAST_WAIT_S = 0.01
-"""For the planner's lock, however short the deadline."""
 
 
 class MemoryOrchestrator:
@@ -58,7 +54,7 @@ class MemoryOrchestrator:
         self.holdings = Holdings(figures, keep_alive_s=keep_alive_s, emit=emit, clock_ns=clock_ns)
         self._emit = emit
         self._clock_ns = clock_ns
-        self._planning = asyncio.Lock()
+        self._planner = Planner(self.holdings, self._let_go, emit, clock_ns)
 
     async def close(self) -> None:
         """Unloads everything and removes the ledger; never raises."""
@@ -74,9 +70,17 @@ class MemoryOrchestrator:
         finally:
             await self._give_back(entries)
 
+    def check_ever(self, *things: Loadable) -> None:
+        """Raises `NeverFits` for the first of them that could not be loaded even if nobody held anything."""
+        try:
+            self._planner.check_ever(*things)
+        except NeverFits as error:
+            self._deny(error)
+            raise
+
     def fit_together(self, *things: Loadable) -> bool:
         """Whether these could be held at the same time if nobody else held anything."""
-        return sum(thing.need().usage.total for thing in things) <= self.holdings.snapshot().room
+        return self._planner.fit_together(*things)
 
     def journey(self, stages: Sequence[str]) -> AbstractContextManager[Journey]:
         """Tells which stages a query will need, in order, for as long as it runs."""
@@ -86,20 +90,23 @@ class MemoryOrchestrator:
         give_up = time.monotonic() + deadline_s
         while True:
             try:
-                await self._planner(give_up - time.monotonic())
-                try:
-                    entries, mine = await self._admit(things)
-                finally:
-                    self._planning.release()
+                async with self._planner.turn(give_up - time.monotonic()):
+                    entries, mine = await self._planner.admit(things)
             except BusyNow as error:
                 left = give_up - time.monotonic()
                 if left <= 0 or error.code == TAKEN:
+                    self._deny(error)
                     raise
                 await self.holdings.wait_for_change(min(left, _LOOK_AGAIN_S))
                 continue
+            except NeverFits as error:
+                self._deny(error)
+                raise
             try:
                 await self._load_all(mine)
-                while any(entry.coming for entry in entries):  # others load them for us too
+                while coming := [entry.thing.name for entry in entries if entry.coming]:  # others load them for us too
+                    if time.monotonic() > give_up:
+                        raise BusyNow(f"{coming[0]} is still loading", stage=coming[0], retry_after_ms=1000)
                     await self.holdings.wait_for_change(_LOOK_AGAIN_S)
             except BaseException:
                 await self._give_back(entries)
@@ -108,113 +115,20 @@ class MemoryOrchestrator:
                 return entries
             await self._give_back(entries)  # the other one's load failed; ours says why, or succeeds
 
-    async def _planner(self, seconds: float) -> None:
-        """Becomes the one planner. Raises `BusyNow` when another does not finish."""
-        try:
-            async with asyncio.timeout(max(seconds, _LEAST_WAIT_S)):
-                await self._planning.acquire()
-        except TimeoutError:
-            raise BusyNow("the memory is being rearranged", retry_after_ms=1000) from None
-
-    async def _admit(self, things: Sequence[Loadable]) -> tuple[list[Entry], list[Entry]]:
-        """The planner's work: reuses, and reserves after evicting what must go. All entries, and those to load.
-
-        Whatever is kept is counted as used before anything is awaited, so that nobody takes it away meanwhile.
-        """
-        if self.holdings.closing:
-            raise StageError("the assistant is ending", stage=things[0].name)
-        kept: list[Entry] = []
-        try:
-            for thing in things:
-                held = await self._kept(thing)
-                if held is not None:
-                    held.users += 1
-                    kept.append(held)
-            prepared = [entry for entry in kept if entry.state is RowState.PREPARED]
-            there = {entry.thing.name for entry in kept} - {entry.thing.name for entry in prepared}
-            needs = {thing.name: (thing, thing.need()) for thing in things if thing.name not in there}
-            if needs:
-                await self._make_room([need for _, need in needs.values()], without=prepared)
-        except BusyNow as busy:
-            self._let_go(kept)
-            await self._give_way(things, kept, busy)
-            return await self._admit(things)
-        except BaseException:
-            self._let_go(kept)
-            raise
-        for entry in kept:
-            if entry.state is RowState.IDLE:
-                entry.state, entry.until_ns = RowState.IN_USE, 0
-        mine = [self._reserve(thing, need) for thing, need in needs.values()]
-        for entry in mine:
-            entry.users += entry not in kept
-        self.holdings.told()
-        return [*(entry for entry in kept if entry not in mine), *mine], mine
-
-    async def _give_way(self, things: Sequence[Loadable], kept: Sequence[Entry], busy: BusyNow) -> None:
-        """Unloads what was kept where it stands in its own lease's way: it holds more than it would anew, and waiting
-        for ourselves would never end. Raises `MemoryRefused` where others are in the way, or all of it never fits."""
-        ours = [entry for entry in kept if not entry.in_use]
-        if not any(entry.state is RowState.IDLE for entry in ours):
-            raise busy
-        stay = {entry.thing.name for entry in kept if entry.in_use}
-        anew = [thing.need() for thing in things if thing.name not in stay]
-        decision = plan(self.holdings.snapshot(without=ours), anew)
-        if isinstance(decision, Refuse):
-            raise decision.error from None
-        await self.holdings.evict([entry.thing.name for entry in ours], "+".join(need.stage for need in anew))
-
-    async def _kept(self, thing: Loadable) -> Entry | None:
-        """The entry that can serve `thing`, or None after whatever stood in its place has gone."""
-        held = self.holdings.entries.get(thing.name)
-        if held is None:
-            return None
-        if held.thing is thing and held.state is not RowState.LEAVING and (thing.pid or held.coming):
-            if held.users or held.coming or held.state is RowState.PREPARED or thing.fresh:
-                return held
-        elif (held.users or held.coming) and held.thing is not thing:
-            raise BusyNow(f"{thing.name} works with {held.thing.model}", stage=thing.name, retry_after_ms=1000)
-        await self.holdings.unload(held)
-        return None
-
-    async def _make_room(
-        self, needs: Sequence[Need], *, without: Collection[Entry] = (), nearer_than: int | None = None
-    ) -> None:
-        """Evicts until `needs` fit. Raises `MemoryRefused`. `nearer_than`: see `plan`; set for loading ahead."""
-        looks = 0
-        while True:
-            snapshot = self.holdings.snapshot(without=without)
-            decision = plan(snapshot, needs, nearer_than=-1 if nearer_than is None else nearer_than)
-            if isinstance(decision, Refuse):
-                error = decision.error
-                if error.code == TAKEN and nearer_than is None and looks < _BACK_LOOKS:
-                    looks += 1
-                    await asyncio.sleep(_BACK_LOOK_S)
-                    continue
-                if nearer_than is None:
-                    self._emit("memory-deny", {"stage": error.stage, "code": error.code, "message": error.message})
-                raise error
-            if not isinstance(decision, Evict):
-                return
-            await self.holdings.evict(decision.victims, "+".join(need.stage for need in needs))
-
-    def _reserve(self, thing: Loadable, need: Need) -> Entry:
-        entries = self.holdings.entries
-        entry = entries.get(thing.name)
-        if entry is None:
-            entry = entries[thing.name] = Entry(thing=thing, need=need, last_used_ns=self._clock_ns())
-        entry.need, entry.state, entry.until_ns = need, RowState.RESERVED, 0
-        self._emit("memory-admit", {"stage": need.stage, "bytes": need.usage.total})
-        return entry
+    def _deny(self, error: MemoryRefused) -> None:
+        self._emit("memory-deny", {"stage": error.stage, "code": error.code, "message": error.message})
 
     async def _load_all(self, entries: Sequence[Entry]) -> None:
-        """All at the same time. Raises what the first of them raised, once all have ended."""
+        """All at the same time. Raises what the first of them raised, once all have ended. A load that nobody else
+        waits for ends with us; one that others share goes on."""
+        loads = [self.holdings.begin_load(entry) for entry in entries]
         try:
-            results = await asyncio.gather(*(self.holdings.load(entry) for entry in entries), return_exceptions=True)
-        finally:
+            results = await asyncio.gather(*map(asyncio.shield, loads), return_exceptions=True)
+        except asyncio.CancelledError:
             for entry in entries:
-                if entry.state is RowState.RESERVED:  # a cancel came before its load had begun
-                    self.holdings.leave(entry)
+                if entry.users == 1 and not (entry.loading and entry.loading.done()):
+                    await self.holdings.unload(entry)
+            raise
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -274,16 +188,13 @@ class MemoryOrchestrator:
 
     async def _ahead(self, thing: Loadable, need: Need, *, loads: bool) -> bool:
         """Whether there was room for `need` without taking anything that is wanted earlier."""
-        await self._planner(_LOOK_AGAIN_S)
-        try:
+        async with self._planner.turn(_LOOK_AGAIN_S):
             if thing.name in self.holdings.entries:
                 return True  # somebody was faster
             try:
-                await self._make_room([need], nearer_than=self.holdings.journeys.next_use(thing.name))
+                await self._planner.make_room([need], nearer_than=self.holdings.journeys.next_use(thing.name))
             except BusyNow:
                 return False
-            entry = self._reserve(thing, need)
-        finally:
-            self._planning.release()
-        await (self.holdings.load(entry, insists=False) if loads else self.holdings.prepare(entry))
+            entry = self._planner.reserve(thing, need)
+        await (self.holdings.begin_load(entry, insists=False) if loads else self.holdings.prepare(entry))
         return True

@@ -5,14 +5,13 @@ PSS, not RSS: pages that several of our processes share (the interpreter, numpy)
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from assistant.memory_orchestrator.cgroup import Cgroups
+
 KIB = 1024
 MIB = 1024 * 1024
-_UNLIMITED = 1 << 60
-"""cgroup v1 says "no limit" with a huge number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +27,10 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(self.anon + other.anon, self.file + other.file)
+
+    def __or__(self, other: Usage) -> Usage:
+        """The larger of each."""
+        return Usage(max(self.anon, other.anon), max(self.file, other.file))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +57,16 @@ class Machine:
 
     total: int
     available: int
-    cgroup_limit: int | None
+    cgroup_limit: int | None = None
     """The smallest limit on the way from our cgroup to the root; None = none."""
-    cgroup_anon: int = 0
-    """What the cgroup with that limit is charged with, page cache apart."""
+    cgroup_left: int = 0
+    """What is left below the limit that leaves the least, page cache not counted."""
 
 
 class Probe:
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
+        self._cgroups = Cgroups(root)
 
     def usage(self, pid: int) -> Usage:
         """PSS of one process; nothing for a process that has gone or is not ours."""
@@ -107,55 +111,14 @@ class Probe:
 
     def machine(self) -> Machine:
         fields = _fields((self._root / "proc/meminfo").read_text("ascii"))
-        limits = [(limit, file.parent) for file in self._limit_files() if (limit := _limit(file)) is not None]
-        limit, folder = min(limits, default=(None, Path()))
-        anon = _charged_anon(folder) if limit is not None else 0
+        limits = self._cgroups.read()
         return Machine(
             total=fields["MemTotal"],
             # MemAvailable, not MemFree: page cache is not lost memory
             available=fields.get("MemAvailable", fields.get("MemFree", 0)),
-            cgroup_limit=limit,
-            cgroup_anon=anon,
+            cgroup_limit=limits.smallest if limits else None,
+            cgroup_left=limits.left if limits else 0,
         )
-
-    def _limit_files(self) -> Iterable[Path]:
-        """v2 `memory.max` (`0::/path`) and v1 `memory.limit_in_bytes` (`4:memory:/path`), ours and our ancestors'."""
-        try:
-            lines = (self._root / "proc/self/cgroup").read_text("utf-8").splitlines()
-        except OSError:
-            return
-        for line in lines:
-            number, _, rest = line.partition(":")
-            controllers, _, path = rest.partition(":")
-            if number == "0" and not controllers:
-                mounts, name = ["sys/fs/cgroup", "sys/fs/cgroup/unified"], "memory.max"
-            elif "memory" in controllers.split(","):
-                mounts, name = ["sys/fs/cgroup/memory"], "memory.limit_in_bytes"
-            else:
-                continue
-            parts = [part for part in path.split("/") if part]
-            for mount in mounts:
-                for depth in range(len(parts), -1, -1):
-                    yield self._root / mount / "/".join(parts[:depth]) / name
-
-
-def _limit(file: Path) -> int | None:
-    try:
-        text = file.read_text("ascii").strip()
-    except (OSError, ValueError):
-        return None
-    return int(text) if text.isdigit() and int(text) < _UNLIMITED else None
-
-
-def _charged_anon(folder: Path) -> int:
-    """`anon` of cgroup v2's memory.stat, `total_rss` of v1's (what its descendants hold included), in bytes."""
-    try:
-        lines = (folder / "memory.stat").read_text("ascii").splitlines()
-    except (OSError, ValueError):
-        return 0
-    found = dict(line.partition(" ")[::2] for line in lines)
-    text = found.get("total_rss") or found.get("anon") or "0"
-    return int(text) if text.isdigit() else 0
 
 
 def _fields(text: str) -> dict[str, int]:

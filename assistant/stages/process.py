@@ -43,7 +43,14 @@ log = logging.getLogger(__name__)
 _CANCEL_GRACE_S = 2.0
 """A worker that has not left its request by then is stopped by the ladder."""
 _STOP_GRACE_S = 1.0
-"""Each rung of the ladder."""
+"""Each of the first rungs of the ladder."""
+_KILL_GRACE_S = 5.0
+"""The last one: the kernel needs a while to take back gigabytes, on a machine that swaps."""
+_EXIT_S = 1.0
+"""From the end of a worker's socket to the word of its end."""
+OVER_MEMORY = "stage-over-memory"
+"""Code of a worker that was stopped because it held too much."""
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 
 
 class Worker:
@@ -88,22 +95,22 @@ class Worker:
         self.pid, self._exit = forked.pid, forked.exit
         self._log = LogPipe(log_read, f"{self.stage}[{self.pid}]")
         self._receiver = asyncio.create_task(self._receive(ours))
-        await self._send(Prepare(stage=self.stage.value, engine=engine, placement=placement))
-        prepared = await self._starting(deadline_s, Prepared)
+        prepare = Prepare(stage=self.stage.value, engine=engine, placement=placement)
+        prepared = await self._starting(deadline_s, prepare, Prepared)
         assert isinstance(prepared, Prepared)
         return prepared.import_ms
 
     async def load(self, config: EngineConfig, deadline_s: float) -> tuple[EngineInfo, float]:
         """Loads the weights; returns what the engine says of itself and the load time in ms."""
-        await self._send(Load(config=config))
-        ready = await self._starting(deadline_s, Ready)
+        ready = await self._starting(deadline_s, Load(config=config), Ready)
         assert isinstance(ready, Ready)
         self.state = WorkerState.READY
         return ready.info, ready.load_ms
 
-    async def _starting(self, deadline_s: float, wanted: type[FromWorker]) -> FromWorker:
+    async def _starting(self, deadline_s: float, order: ToWorker, wanted: type[FromWorker]) -> FromWorker:
         try:
             async with asyncio.timeout(deadline_s):
+                await self._send(order)
                 frame = await self._next()
         except TimeoutError:
             self.state = WorkerState.FAILED
@@ -134,11 +141,14 @@ class Worker:
         self.state = WorkerState.BUSY
         self._request += 1
         finished = False
+        order: ToWorker | None = Run(id=self._request, request=request)
         try:
-            await self._send(Run(id=self._request, request=request))
             while True:
                 try:
                     async with asyncio.timeout(step_timeout_s):
+                        if order is not None:  # a recording is more than a socket holds: a worker that stands still
+                            await self._send(order)  # does not even take it
+                            order = None
                         frame = await self._next()
                 except TimeoutError:
                     finished = True
@@ -169,8 +179,8 @@ class Worker:
         """After a cancel: waits for the end of the request; a worker that ignores the cancel is stopped."""
         self.state = WorkerState.DRAINING
         try:
-            await self._send(Cancel(id=self._request))
             async with asyncio.timeout(_CANCEL_GRACE_S):
+                await self._send(Cancel(id=self._request))
                 while not isinstance(await self._next(), Done | Failure):
                     pass
             self.state = WorkerState.READY
@@ -206,13 +216,13 @@ class Worker:
         if not self._exit.done():
             for step in (Rung.SIGKILL,) if kill else (Rung.REQUEST, Rung.SIGTERM, Rung.SIGKILL):
                 rung = step
-                await self._push(step)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_STOP_GRACE_S):
+                    async with asyncio.timeout(_KILL_GRACE_S if step is Rung.SIGKILL else _STOP_GRACE_S):
+                        await self._push(step)
                         await asyncio.shield(self._exit)
                         break
             else:
-                # nothing outlives SIGKILL for a second: it is the fork server that does not tell us
+                # nothing outlives SIGKILL that long: it is the fork server that does not tell us
                 self._server.kill()
                 await asyncio.shield(self._exit)
         await self._close()
@@ -241,26 +251,28 @@ class Worker:
 
     async def _send(self, frame: ToWorker) -> None:
         if self._sock is None:
-            raise self._died()
+            raise await self._died()
         try:
             await asyncio.get_running_loop().sock_sendall(self._sock, encode(frame))
         except OSError:
-            raise self._died() from None
+            raise await self._died() from None
 
     async def _next(self) -> FromWorker:
         frame = await self._frames.get()
         if frame is None:
             self._frames.put_nowait(None)  # for whoever asks next
-            if self._exit is not None:
-                await asyncio.shield(self._exit)
-            raise self._died()
+            raise await self._died()
         return frame
 
-    def _died(self) -> StageDied:
+    async def _died(self) -> StageDied:
         self.state = WorkerState.FAILED
+        if self._exit is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_EXIT_S):
+                    await asyncio.shield(self._exit)
         if self._killed_for:
             told = f"the worker of {self.stage} {self._killed_for}"
-            return StageDied(told, code="stage-over-memory", stage=self.stage.value)
+            return StageDied(told, code=OVER_MEMORY, stage=self.stage.value)
         status = self._exit.result() if self._exit is not None and self._exit.done() else None
         if status == -signal.SIGKILL:
             how = "was killed; the kernel may have been out of memory (see memory.budget_mib)"
@@ -268,7 +280,9 @@ class Worker:
             how = f"crashed with {signal.Signals(-status).name}"
         else:
             how = f"ended with status {status}"
-        return StageDied(f"the worker of {self.stage} {how}", stage=self.stage.value)
+        error = StageDied(f"the worker of {self.stage} {how}", stage=self.stage.value)
+        error.suspects_cache = status is not None and -status in _CRASHES
+        return error
 
     async def _receive(self, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()

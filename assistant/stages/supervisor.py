@@ -11,22 +11,23 @@ import logging
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assistant.errors import StageError
+from assistant.errors import StageDied, StageError
 from assistant.memory_orchestrator.calibration import Calibration
 from assistant.memory_orchestrator.estimate import estimate, prepared, without_kv
 from assistant.memory_orchestrator.policy import Need
 from assistant.memory_orchestrator.pressure import RELIEF, Relief
 from assistant.memory_orchestrator.probe import Usage
-from assistant.messages import Emit, LlmDone, Stage, StageOutput, StageRequest
+from assistant.messages import Emit, LlmDone, Progress, Stage, StageOutput, StageRequest
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.lifecycle import WorkerState
 from assistant.stages.placement import Placement
-from assistant.stages.process import Worker
+from assistant.stages.process import OVER_MEMORY, Worker
 from assistant.stages.registry import engine_path
 
 log = logging.getLogger(__name__)
@@ -103,8 +104,6 @@ class Supervisor:
         self._info: EngineInfo | None = None
         self._threads = spec.threads
         """Of the engine that is loaded."""
-        self._derived = ""
-        """Where the last load found its weights laid out for this machine."""
         self._path = path or engine_path(spec.stage, spec.engine)
         self._server = server
         self._calibration = calibration
@@ -142,9 +141,14 @@ class Supervisor:
     def _threads_now(self) -> int:
         return self._relief().thread_count(self.spec.threads)
 
-    def need(self) -> Need:
-        measured = self._calibration.peak(self.spec.calibration_key(self._threads_now()))
+    def need(self, *, anew: bool = False) -> Need:
+        measured = None if anew else self._calibration.peak(*self._alike())
         return estimate(self.name, self.spec.engine, self.spec.weight_bytes, self.spec.kv_bytes, measured)
+
+    def _alike(self) -> list[str]:
+        """Keys of what was measured: with the threads of now, else with others, which change little."""
+        threads = [self._threads_now(), self.spec.threads, *range(self.spec.threads - 1, 0, -1)]
+        return [self.spec.calibration_key(number) for number in threads]
 
     def prepared_need(self) -> Need:
         return prepared(self.name, self.spec.engine)
@@ -162,7 +166,7 @@ class Supervisor:
     def read_ahead(self) -> None:
         """The kernel reads the weights (those laid out for this machine, where there are any) while we do other
         things; it drops them again when memory gets scarce."""
-        for file in _weights(Path(self._derived) if self._derived else self.spec.model_dir):
+        for file in _weights(self._calibration.derived(*self._alike()) or self.spec.model_dir):
             with contextlib.suppress(OSError):
                 fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
                 try:
@@ -210,7 +214,6 @@ class Supervisor:
             self._let_go(worker)
             await worker.stop()
             raise
-        self._derived = self._info.derived
         self.load_ms += (time.monotonic() - started) * 1000
         self._emit("stage-load-end", {"stage": self.name, "load_ms": round(self.load_ms, 1)})
 
@@ -231,15 +234,30 @@ class Supervisor:
     async def run(self, request: StageRequest) -> AsyncGenerator[StageOutput]:
         """One request, inside a lease; a second one waits for the first. Raises `StageError` and what the engine
         raises."""
-        async with self._at_work:
-            stream = self._run(request)
-            try:
-                async for body in stream:
-                    yield body
-            finally:
-                await stream.aclose()
+        async with self._at_work, aclosing(self._run(request)) as results:
+            async for body in results:
+                yield body
 
     async def _run(self, request: StageRequest) -> AsyncGenerator[StageOutput]:
+        """A worker that dies before it has told anything is started again, once: it may have been dead already, and
+        nobody had noticed."""
+        told = False
+        try:
+            async with aclosing(self._once(request)) as results:
+                async for body in results:
+                    told = told or not isinstance(body, Progress)
+                    yield body
+            return
+        except StageDied as error:
+            if told or error.code == OVER_MEMORY:
+                raise
+            log.warning("%s; it is started again", error.message)
+        await self.load()
+        async with aclosing(self._once(request)) as results:
+            async for body in results:
+                yield body
+
+    async def _once(self, request: StageRequest) -> AsyncGenerator[StageOutput]:
         if self._worker is None or self._worker.state is not WorkerState.READY:
             raise StageError(f"{self.name} is not loaded", stage=self.name)
         started = time.monotonic()
