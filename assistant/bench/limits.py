@@ -14,7 +14,7 @@ import statistics
 import sys
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -23,12 +23,13 @@ from assistant.bench import mix
 from assistant.bench.cgroups import MemoryCgroup, forget_pages
 from assistant.bench.daemons import OwnDaemon, terminable
 from assistant.bench.limits_least import Probe, least_limit
-from assistant.bench.observer import LedgerLog, evictions
+from assistant.bench.observer import LedgerLog, gone
 from assistant.bench.output import say, say_aside, say_error
 from assistant.errors import AssistantError, EngineFailed, UsageError
 
 MIB = 1 << 20
 _SAMPLE_S, _LEDGER_S = 0.05, 0.01
+_NO_EVICTION = ("keep-alive", "leak")
 
 
 class AtLimit(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +58,10 @@ class AtLimit(msgspec.Struct, frozen=True, kw_only=True):
     p50_ms: float
     p95_ms: float
     evictions: int
+    """Stages that were sent away while a query ran, for another one or for the budget, by the daemon's own word."""
+    workers_gone: int
+    """Workers that the ledger named and names no longer: evicted, at the end of their keep-alive, replaced, or dead.
+    One that came and went within 10 ms is missed."""
     oom_kills: int
     kept: bool
     """No OOM kill, all answered, all high-water marks within what is allowed."""
@@ -117,7 +122,7 @@ def _ask_all(daemon: OwnDaemon, asked: Sequence[mix.Asked]) -> list[mix.Told]:
     for number, one in enumerate(asked, 1):
         if number % 20 == 0:
             say_aside(f"query {number} of {len(asked)}")
-        told.append(mix.ask(daemon.client, one))
+        told.append(mix.ask(daemon.client, one, stream=True))  # its evictions are events
         if told[-1].code == "not-running":
             break  # it was killed: nobody is left to ask
     return told
@@ -149,10 +154,17 @@ def _judged(
         allowed_mib=_mib(allowed),
         p50_ms=round(statistics.median(times), 1) if times else 0,
         p95_ms=round(times[min(len(times) - 1, int(len(times) * 0.95))], 1) if times else 0,
-        evictions=evictions(ledger.views),
+        evictions=evictions(told),
+        workers_gone=gone(ledger.views),
         oom_kills=kills,
         kept=kills == 0 and answered == queries and max(last.peak_total, charged.anon) <= allowed,
     )
+
+
+def evictions(told: Iterable[mix.Told]) -> int:
+    """How many stages had to go for another one or for the budget. What went for its keep-alive or its leak went for
+    no want of room."""
+    return sum(reason not in _NO_EVICTION for one in told for reason in one.evicted_for)
 
 
 def _mib(size: int) -> float:
@@ -202,18 +214,21 @@ def _least(kinds: Sequence[mix.Asked], asked: Sequence[mix.Asked], sets: Sequenc
 def table(found: Limits) -> str:
     lines = [
         f"{'limit':>6}{'answered':>10}  {'mode':<11}{'margin':>7}{'allowed':>8}{'PSS':>7}{'anon':>7}{'charged':>8}"
-        f"{'p50 ms':>8}{'p95 ms':>8}{'evictions':>10}{'OOM kills':>10}",
+        f"{'p50 ms':>8}{'p95 ms':>8}{'evictions':>10}{'gone':>6}{'OOM kills':>10}",
     ]
     for one in found.at:
         told = f"{one.answered}/{one.queries}"
         lines.append(
             f"{one.limit_mib:>6}{told:>10}  {one.mode:<11}{one.margin_mib:>7.0f}{one.allowed_mib:>8.0f}"
             f"{one.peak_pss_mib:>7.0f}{one.peak_pss_anon_mib:>7.0f}{one.peak_cgroup_anon_mib:>8.0f}"
-            f"{one.p50_ms:>8.0f}{one.p95_ms:>8.0f}{one.evictions:>10}{one.oom_kills:>10}"
+            f"{one.p50_ms:>8.0f}{one.p95_ms:>8.0f}{one.evictions:>10}{one.workers_gone:>6}{one.oom_kills:>10}"
         )
         if one.failed:
             lines.append(f"       failed: {one.failed}; first: {one.first_failure}")
     lines.append("MiB. PSS, anon: high-water of all our processes; charged: anonymous memory by the kernel's count")
+    lines.append(
+        "evictions: stages sent away to make room while a query ran; gone: workers that ended, for whatever reason"
+    )
     if found.least:
         below = found.least.below
         lines.append(

@@ -1,4 +1,4 @@
-"""What the observer's readings and the ledger's writes mean: phases, peaks, how true the ledger is. Pure.
+"""What the observer's readings and the ledger's figures mean: phases, peaks, how true the ledger is. Pure.
 
 Published figures are those of a comparable assistant for boards with 2 GB. MB are 10^6 bytes.
 """
@@ -49,14 +49,15 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Truth(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the ledger's sum stands from what was measured around the moment of its writing, in percent of that."""
+    """How far the ledger's sums stand from what the observer read around a moment, in percent of that."""
 
-    writes: int
+    compared: int
+    """Sums that lie between two readings of the observer; of the others nothing is known."""
     max_percent: float
     median_percent: float
     max_mb: float
     over: int
-    """Writes that are more than `TRUTH_TARGET_PERCENT` off."""
+    """How many are more than `TRUTH_TARGET_PERCENT` off."""
 
 
 class MemoryTimeline(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,11 +82,13 @@ class MemoryTimeline(msgspec.Struct, frozen=True, kw_only=True):
     readings: int
     reading_ms: float
     """From one reading to the next, on average."""
-    truth: Truth
-    """Of the writes that brought new figures."""
-    truth_of_all_writes: Truth
-    """With those between, which repeat the last figures beside a new state."""
+    truth_of_readings: Truth
+    """Of the ledger's full readings, at the moments of these. The target is for them."""
+    truth_of_writes: Truth
+    """Of all writes, at the moments of these: between two full readings a write tells new states beside old figures.
+    There is no target for them."""
     reached: bool
+    """All full readings within `TRUTH_TARGET_PERCENT`, and the peak within what is usable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,41 +147,49 @@ def by_stage(reading: Reading, stages: Mapping[int, str]) -> dict[str, int]:
     return found
 
 
-def truth(readings: Sequence[Reading], views: Sequence[LedgerView]) -> Truth:
-    """Of every write between two readings: its distance to the interval that the readings around it span."""
+def truth_of_readings(readings: Sequence[Reading], views: Sequence[LedgerView]) -> Truth:
+    """Of each full reading of the ledger, at the moment when it was made.
+
+    `views`: every write that was seen, in order.
+    """
+    return _truth(readings, [(view.measured_ns, accounted(view)) for view in full_readings(views)])
+
+
+def truth_of_writes(readings: Sequence[Reading], views: Sequence[LedgerView]) -> Truth:
+    """Of each write of the ledger, at the moment when it was made, however old the figures in it are."""
+    return _truth(readings, [(view.updated_ns, accounted(view)) for view in views])
+
+
+def full_readings(views: Sequence[LedgerView]) -> list[LedgerView]:
+    """The first write after each full reading; later ones repeat its figures, except of stages that come and go."""
+    found: list[LedgerView] = []
+    for view in views:
+        if view.measured_ns and (not found or view.measured_ns != found[-1].measured_ns):
+            found.append(view)
+    return found
+
+
+def _truth(readings: Sequence[Reading], told: Sequence[tuple[int, int]]) -> Truth:
+    """`told`: (moment, bytes). Each is compared with the interval that the readings around its moment span."""
     begins = [one.begin_ns for one in readings]
     ends = [one.end_ns for one in readings]
     misses, percents = [], []
-    for view in views:
-        before = bisect_right(ends, view.measured_ns) - 1
-        after = bisect_left(begins, view.measured_ns)
+    for moment_ns, size in told:
+        before = bisect_right(ends, moment_ns) - 1
+        after = bisect_left(begins, moment_ns)
         if before < 0 or after >= len(readings):
             continue
         around = [one.total for one in readings[before : after + 1]]
-        nearest = min(max(accounted(view), min(around)), max(around))
-        misses.append(abs(accounted(view) - nearest))
+        nearest = min(max(size, min(around)), max(around))
+        misses.append(abs(size - nearest))
         percents.append(misses[-1] / max(nearest, 1) * 100)
     return Truth(
-        writes=len(percents),
+        compared=len(percents),
         max_percent=round(max(percents, default=0.0), 2),
         median_percent=round(statistics.median(percents), 2) if percents else 0.0,
         max_mb=_mb(max(misses, default=0)),
         over=sum(one > TRUTH_TARGET_PERCENT for one in percents),
     )
-
-
-def measuring(views: Sequence[LedgerView]) -> list[LedgerView]:
-    """The writes that tell new figures; the others repeat old ones beside a new state."""
-    found: list[LedgerView] = []
-    for view in views:
-        if not found or _figures(view) != _figures(found[-1]):
-            found.append(view)
-    return found
-
-
-def _figures(view: LedgerView) -> tuple[object, ...]:
-    held = tuple((row.stage, row.anon, row.file) for row in view.rows if row.anon or row.file)
-    return view.base_anon, view.base_file, held
 
 
 def _mb(size: int) -> float:

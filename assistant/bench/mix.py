@@ -67,6 +67,8 @@ class Told:
     exit_code: int
     total_ms: float
     mode: str
+    evicted_for: tuple[str, ...] = ()
+    """Of each stage that was sent away while it ran: for which stage, or why. Known of a streamed query alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +138,20 @@ def queries(count: int, recorded: Voices) -> Iterator[Asked]:
             yield Asked(kind, texts[turn % len(texts)], b"", kind.endswith("aloud"))
 
 
-def ask(client: Client, asked: Asked) -> Told:
+def ask(client: Client, asked: Asked, *, stream: bool = False) -> Told:
     """One query to its end; its sound goes nowhere. Never raises `AssistantError`: that is one of the ends."""
+    evicted: list[str] = []
+    report = None
     try:
-        sent = client.ask(wire.Ask(text=asked.text, speech=asked.speech, stream=False), asked.pcm)
-        report = next(reply for reply, _ in client.replies(sent) if isinstance(reply, wire.Report))
+        sent = client.ask(wire.Ask(text=asked.text, speech=asked.speech, stream=stream), asked.pcm)
+        for reply, _ in client.replies(sent):
+            if isinstance(reply, wire.Report):
+                report = reply
+            elif isinstance(reply, wire.Event) and reply.name == "memory-evict":
+                evicted.append(str(reply.data.get("for", "")))
     except AssistantError as error:
-        return Told(asked.kind, error.code, error.message, int(error.exit_code), 0, "")
-    error_code, message = (report.error.code, report.error.message) if report.error else ("", "")
-    return Told(asked.kind, error_code, message, report.exit_code, report.timings_ms.total, report.memory.mode)
+        return Told(asked.kind, error.code, error.message, int(error.exit_code), 0, "", tuple(evicted))
+    assert report is not None  # it is the last reply, or `replies` has raised
+    code, message = (report.error.code, report.error.message) if report.error else ("", "")
+    total_ms, mode = report.timings_ms.total, report.memory.mode
+    return Told(asked.kind, code, message, report.exit_code, total_ms, mode, tuple(evicted))

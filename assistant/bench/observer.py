@@ -154,7 +154,7 @@ class LedgerLog(_Repeating):
             view = self._reader.read()
         except NotRunning:
             return False
-        if not self.views or view.measured_ns != self.views[-1].measured_ns:
+        if not self.views or view.updated_ns != self.views[-1].updated_ns:
             self.views.append(view)
         return True
 
@@ -169,6 +169,6 @@ def workers(views: Sequence[LedgerView]) -> dict[int, str]:
     return {row.pid: row.stage for view in views for row in view.rows if row.pid}
 
 
-def evictions(views: Sequence[LedgerView]) -> int:
-    """How many workers the ledger named that it names no longer."""
+def gone(views: Sequence[LedgerView]) -> int:
+    """How many workers the ledger named that it names no longer: evicted, at the end of their keep-alive, or dead."""
     return len(workers(views)) - len(workers(views[-1:]))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,11 +17,11 @@ import pytest
 from assistant import paths
 from assistant.bench import memory
 from assistant.bench.memory import judged, record, table
-from assistant.bench.memory_phases import Recorded, measuring, phases, spans, truth
+from assistant.bench.memory_phases import Recorded, full_readings, phases, spans, truth_of_readings, truth_of_writes
 from assistant.bench.memory_plot import plot, write_plot
-from assistant.bench.observer import Held, Reading, evictions, read_tree, workers
+from assistant.bench.observer import Held, LedgerLog, Reading, gone, read_tree, workers
 from assistant.errors import UsageError
-from assistant.memory_orchestrator.ledger import LedgerView, Row, RowState
+from assistant.memory_orchestrator.ledger import LedgerReader, LedgerView, LedgerWriter, Row, RowState
 from assistant.model_store.store import ModelInfo
 
 MS = 1_000_000
@@ -54,40 +57,71 @@ def reading(at_ms: int, **held_mb: int) -> Reading:
     return Reading(at_ms * MS, (at_ms + 2) * MS, processes)
 
 
-def view(at_ms: int, base_mb: int, *rows: Row) -> LedgerView:
-    return LedgerView(writer_pid=1, base_anon=base_mb * MB, updated_ns=at_ms * MS, rows=rows)
+def view(read_ms: int, base_mb: int, *rows: Row, written_ms: int | None = None) -> LedgerView:
+    """`read_ms`: when its writer read all processes; it writes at once, or at `written_ms`."""
+    written = read_ms if written_ms is None else written_ms
+    return LedgerView(
+        writer_pid=1, base_anon=base_mb * MB, measured_ns=read_ms * MS, updated_ns=written * MS, rows=rows
+    )  # fmt: skip
 
 
 def row(stage: str, pid: int, mb: int) -> Row:
     return Row(stage, "engine", "model", pid=pid, state=RowState.IDLE, anon=mb * MB)
 
 
-def test_the_ledger_is_compared_with_the_readings_around_each_write() -> None:
+def test_the_ledgers_full_readings_are_compared_with_the_observers_around_them() -> None:
     readings = [reading(0, p1=10), reading(20, p1=10, p2=30), reading(40, p1=10, p2=40)]
     between = view(10, 10, row("llm", 2, 15))  # 25 MB, between 10 and 40
     low = view(30, 10, row("llm", 2, 28))  # 38 MB where 40 to 50 were measured
     early, late = view(-5, 1), view(60, 1)  # nobody looked before the one and after the other
-    found = truth(readings, [early, between, low, late])
-    assert (found.writes, found.max_percent, found.max_mb, found.over) == (2, 5.0, 2.0, 0)
-    assert truth(readings, [low, view(31, 60)]).over == 1
-    assert truth([], [low]).writes == 0
+    found = truth_of_readings(readings, [early, between, low, late])
+    assert (found.compared, found.max_percent, found.max_mb, found.over) == (2, 5.0, 2.0, 0)
+    assert truth_of_readings(readings, [low, view(31, 60)]).over == 1
+    assert truth_of_readings([], [low]).compared == 0
 
 
-def test_a_write_during_a_reading_is_compared_with_that_one_too() -> None:
-    readings = [reading(0, p1=10), reading(20, p1=90), reading(40, p1=10)]
-    assert truth(readings, [view(21, 80)]).max_percent == 0
+@pytest.mark.parametrize(("told_mb", "percent"), [(80, 0), (90, 0), (99, 10.0), (10, 0), (8, 20.0)])
+def test_what_is_told_during_a_reading_is_compared_with_that_one_too(told_mb: int, percent: float) -> None:
+    readings = [reading(0, p1=10), reading(20, p1=90), reading(40, p1=10)]  # each takes 2 ms
+    for judged_by in (truth_of_readings, truth_of_writes):
+        found = judged_by(readings, [view(21, told_mb)])
+        assert (found.compared, found.max_percent) == (1, percent)
 
 
-def test_writes_that_repeat_old_figures_are_told_apart() -> None:
-    one = view(1, 10, row("llm", 2, 5))
-    same = view(2, 10, row("llm", 2, 5), row("tts", 0, 0))
-    assert measuring([one, same, view(3, 11)]) == [one, view(3, 11)]
+def test_a_full_reading_is_judged_when_it_was_made_and_a_write_when_it_was_written() -> None:
+    readings = [reading(0, p1=10), reading(20, p1=10), reading(40, p1=50), reading(60, p1=50)]
+    views = [view(10, 10), view(10, 10, written_ms=50), view(55, 51)]  # the second repeats what has changed meanwhile
+    full, every = truth_of_readings(readings, views), truth_of_writes(readings, views)
+    assert (full.compared, full.max_percent, full.over) == (2, 2.0, 0)
+    assert (every.compared, every.max_percent, every.over) == (3, 80.0, 1)
 
 
-def test_a_worker_that_the_ledger_names_no_longer_was_evicted() -> None:
+def test_the_first_write_after_each_full_reading_tells_it() -> None:
+    before = view(0, 10)  # nobody has read anything yet
+    first, second = view(1, 10, row("llm", 2, 5)), view(4, 10, row("llm", 2, 5))
+    between = [view(1, 10, row("llm", 2, 5), row("tts", 3, 40), written_ms=2), view(1, 10, written_ms=3)]
+    assert full_readings([before, first, *between, second]) == [first, second]
+
+
+def test_every_write_that_stands_long_enough_is_logged_though_no_reading_is_new(tmp_path: Path) -> None:
+    writer = LedgerWriter("ledger", tmp_path)
+    writes = [view(1, 10, written_ms=at) for at in range(2, 8)] + [view(9, 10, written_ms=9)]
+    with LedgerLog(LedgerReader("ledger", tmp_path), every_s=0.001) as log:
+        for one in writes:
+            writer.write(replace(one, writer_pid=os.getpid()))
+            give_up = time.monotonic() + 5
+            while not log.views or log.views[-1].updated_ns != one.updated_ns:
+                assert time.monotonic() < give_up
+                time.sleep(0.001)
+        time.sleep(0.02)  # the last one is looked at again and again, and is one write
+    writer.close()
+    assert [one.updated_ns for one in log.views if one.updated_ns] == [one.updated_ns for one in writes]
+
+
+def test_a_worker_that_the_ledger_names_no_longer_has_gone() -> None:
     views = [view(1, 1, row("llm", 2, 5)), view(2, 1, row("tts", 3, 5)), view(3, 1, row("llm", 4, 5))]
     assert workers(views) == {2: "llm", 3: "tts", 4: "llm"}
-    assert evictions(views) == 2
+    assert gone(views) == 2
 
 
 def test_phases_follow_the_events_of_a_query() -> None:
@@ -131,8 +165,11 @@ def test_a_spoken_query_is_seen_from_outside(seen: Recorded) -> None:
     assert speaking.stage_mb > 50
     # both count the same processes, each in its own way
     assert found.ledger_peak_mb == pytest.approx(found.peak_mb, rel=0.15)
-    assert found.truth.writes >= 5
-    assert found.truth.median_percent <= 5
+    full, every = found.truth_of_readings, found.truth_of_writes
+    assert 5 <= full.compared < every.compared
+    assert full.median_percent <= 5
+    assert f"full readings: {full.compared}, " in table(found)
+    assert f"all writes: {every.compared}, " in table(found)
     assert "published" in table(found)
 
 
