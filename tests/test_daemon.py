@@ -11,6 +11,7 @@ from assistant.daemon import stage_spec
 from assistant.errors import ConfigError, ModelUnknown
 from assistant.messages import STAGE_ORDER, Stage
 from assistant.model_store.store import ModelInfo, ModelStore
+from assistant.stages.placement import placement, threads_for
 
 
 def settings(*sets: str) -> config.Config:
@@ -25,11 +26,14 @@ def test_every_stage_of_the_default_settings_has_a_spec(model: Callable[[str], M
     llm = specs[Stage.LLM]
     assert llm.kv_bytes == 2 * 30 * 3 * 64 * 4 * 1024
     assert llm.options == {"context_tokens": 1024, "prefill_chunk": 128}
-    assert llm.threads == machine.physical_cores()
+    cpus = machine.usable_cpus()
+    assert llm.threads == threads_for(placement(Stage.LLM, cpus), cpus)
     assert "HassGetCurrentTime" in (specs[Stage.INTENT].options or {})["intents"]
-    assert len({spec.calibration_key for spec in specs.values()}) == 4
+    assert len({spec.calibration_key(spec.threads) for spec in specs.values()}) == 4
     longer = stage_spec(Stage.LLM, settings("stages.llm.context_tokens=2048"), ModelStore.default())
-    assert longer.calibration_key != llm.calibration_key
+    assert longer.calibration_key(1) != llm.calibration_key(1)
+    same = stage_spec(Stage.LLM, settings(), ModelStore.default())
+    assert same.calibration_key(1) == llm.calibration_key(1) != llm.calibration_key(2)
 
 
 @pytest.mark.engine

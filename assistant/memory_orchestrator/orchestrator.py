@@ -126,7 +126,8 @@ class MemoryOrchestrator:
             results = await asyncio.gather(*map(asyncio.shield, loads), return_exceptions=True)
         except asyncio.CancelledError:
             for entry in entries:
-                if entry.users == 1 and not (entry.loading and entry.loading.done()):
+                if entry.users == 1 and entry.loading is not None and not entry.loading.done():
+                    entry.loading.cancel()
                     await self.holdings.unload(entry)
             raise
         for result in results:

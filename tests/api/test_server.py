@@ -28,7 +28,7 @@ def test_a_query_goes_there_and_its_answer_comes_back(folder: Path) -> None:
         assert backend.heard == [b"\1\2" * 1000]
         assert b"".join(pcm for _, pcm in replies) == b"one " * 100 + b"two" * 100
         names = [reply.name for reply, _ in replies if isinstance(reply, wire.Event)]
-        assert names == ["run-start", "reply-delta", "reply-delta", "run-end"]
+        assert names == ["run-start", "memory-admit", "reply-delta", "reply-delta", "run-end"]
         assert isinstance(replies[-1][0], wire.Report)
 
     serve(folder, scenario)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,9 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assistant import paths
+from assistant.audio.formats import read_audio
 from assistant.bench import limits, mix
 from assistant.bench.cgroups import MemoryCgroup, NoCgroups
+from assistant.bench.daemons import OwnDaemon
 from assistant.bench.limits_least import Probe, least_limit
+from assistant.bench.observer import LedgerLog, gone
 from assistant.model_store.store import ModelInfo
 
 MIB = 1 << 20
@@ -52,6 +57,42 @@ def test_the_mix_is_the_same_each_time_and_holds_every_kind() -> None:
         assert {one.kind for one in asked[six : six + 6]} == set(mix.KINDS)
     assert len({one.text for one in asked}) == len({*mix.QUESTIONS, *mix.COMMANDS, None})
     assert all((one.text is None) == bool(one.pcm) for one in asked)
+
+
+def told(*evicted_for: str) -> mix.Told:
+    return mix.Told("spoken question", "", "", 0, 1000, "overlap", evicted_for)
+
+
+@pytest.mark.parametrize(
+    ("reasons", "count"),
+    [
+        ([], 0),
+        ([(), ("keep-alive", "keep-alive")], 0),
+        ([("leak",)], 0),
+        ([("llm", "keep-alive"), (), ("llm+tts", "budget")], 3),
+    ],
+)
+def test_what_goes_for_its_keep_alive_or_its_leak_was_not_evicted(reasons: list[tuple[str, ...]], count: int) -> None:
+    assert limits.evictions([told(*one) for one in reasons]) == count
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("sets", "evicts"), [(["memory.budget_mib=600"], True), (["memory.keep_alive_s=0"], False)], ids=["room", "time"]
+)
+def test_a_real_daemon_tells_its_evictions(model: Callable[[str], ModelInfo], sets: list[str], evicts: bool) -> None:
+    for name in ("whisper-tiny.en", "smollm2-135m-instruct", "en_US-joe-medium"):
+        model(name)
+    question = mix.Asked("spoken question", None, read_audio(paths.data_file("question.wav")).pcm, True)
+    with OwnDaemon(sets) as daemon, LedgerLog(daemon.ledger(), 0.01) as ledger:
+        answers = [mix.ask(daemon.client, question, stream=True) for _ in range(2)]
+        give_up = time.monotonic() + 5
+        while gone(ledger.views) < 2 and time.monotonic() < give_up:
+            time.sleep(0.02)
+        assert gone(ledger.views) >= 2  # whether there was no room for them or their time was up
+    assert [one.code for one in answers] == ["", ""]
+    assert (limits.evictions(answers) > 0) == evicts
 
 
 # --- cgroups --------------------------------------------------------------------------------------------------------

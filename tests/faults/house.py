@@ -15,7 +15,7 @@ from assistant import config, paths
 from assistant.audio.formats import read_audio
 from assistant.daemon import Assistant
 from assistant.memory_orchestrator.entry import Entry
-from assistant.memory_orchestrator.ledger import SHM, LedgerReader, RowState, segment_name, stale_segments
+from assistant.memory_orchestrator.ledger import SHM, LedgerReader, RowState, segment_name
 from assistant.memory_orchestrator.probe import Usage
 from assistant.messages import STAGE_ORDER, Stage
 from assistant.query import Answer, Query
@@ -87,7 +87,6 @@ class House:
         workers = children(self.assistant.fork_server_pid)
         assert sorted(workers) == sorted(row.pid for row in view.rows)
         assert not [pid for pid in workers if is_zombie(pid)]
-        assert stale_segments() == []
 
     async def _settled(self) -> None:
         async with asyncio.timeout(20):

@@ -51,7 +51,7 @@ class Holder:
     def pid(self) -> int:
         return self._process.pid if self._process is not None and self._process.poll() is None else 0
 
-    def need(self) -> Need:
+    def need(self, *, anew: bool = False) -> Need:
         return Need(stage=self.name, anon=self._promise * MIB, file=0)
 
     def prepared_need(self) -> Need:

@@ -58,7 +58,7 @@ class Kernel(Probe):
             total=self.total * MIB,
             available=(self.total - self.others) * MIB - anon,
             cgroup_limit=None if self.cgroup is None else self.cgroup * MIB,
-            cgroup_anon=anon,
+            cgroup_left=0 if self.cgroup is None else max(0, self.cgroup * MIB - anon),
         )
 
 
@@ -72,6 +72,8 @@ class Part:
     ) -> None:
         self.name, self.model, self.mib, self.file = name, model, mib, file
         self.promise = mib if promise is None else promise
+        self.anew = mib
+        """What a load that makes its cached files again takes."""
         self.pid = 0
         self.fresh = True
         self.weight_files_bytes = 0
@@ -90,8 +92,8 @@ class Part:
         self._going: list[int] = []
 
     # --- Loadable ---------------------------------------------------------------------------------------------------
-    def need(self) -> Need:
-        return Need(self.name, anon=self.promise * MIB, file=self.file * MIB)
+    def need(self, *, anew: bool = False) -> Need:
+        return Need(self.name, anon=(self.anew if anew else self.promise) * MIB, file=self.file * MIB)
 
     def prepared_need(self) -> Need:
         return Need(self.name, anon=10 * MIB, file=0)

@@ -16,7 +16,12 @@ def test_what_was_measured_is_known_the_next_time(tmp_path: Path) -> None:
     again = Calibration(file)
     assert again.peak("k") == Usage(100, 50)
     again.learn("k", Usage(200, 10))
-    assert Calibration(file).peak("k") == Usage(200, 42)
+    assert Calibration(file).peak("k") == Usage(200, 50)  # mapped files do not shrink
+    other = Calibration(file)
+    again.learn("mine", Usage(1, 1))
+    other.learn("yours", Usage(2, 2))
+    assert Calibration(file).peak("mine") == Usage(1, 1)  # what another process has learned stays
+    assert Calibration(file).peak("nobody's", "yours") == Usage(2, 2)
     assert list(file.parent.iterdir()) == [file]
 
 

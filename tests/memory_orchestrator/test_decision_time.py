@@ -32,12 +32,12 @@ def test_the_decision_about_a_lease_takes_a_millisecond(tmp_path: Path, capsys: 
             await memory.load(llm)
 
             async def reuse() -> None:
-                entries, mine = await memory._admit([llm])
+                entries, mine = await memory._planner.admit([llm])
                 assert not mine
                 await memory._give_back(entries)
 
             async def admit() -> None:
-                entries, _ = await memory._admit([llm])
+                entries, _ = await memory._planner.admit([llm])
                 assert entries
                 for entry in entries:
                     entry.users -= 1

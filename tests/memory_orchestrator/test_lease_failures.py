@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from assistant.errors import ModelDamaged, StageDied
+from assistant.errors import EngineFailed, ModelDamaged, StageDied
 from assistant.memory_orchestrator.ledger import RowState
+from assistant.memory_orchestrator.probe import MIB
 from tests.memory_orchestrator.scripted import Part, Room, room, run, settled
 
 
@@ -19,9 +20,26 @@ def test_a_failed_load_evicts_what_is_idle_and_is_tried_once_more(tmp_path: Path
             await one.use(asr)
             llm.fails = [StageDied("crashed")]
             await one.use(llm)
-            assert llm.loads == [False, True]
+            assert llm.loads == [False, False]  # nothing says that cached files are to blame
             assert one.states() == {"llm": RowState.IDLE}
             assert one.evicted() == [("asr", "llm")]
+
+    run(test)
+
+
+@pytest.mark.parametrize(("anew_mib", "trusts"), [(250, False), (5000, True)])
+def test_cached_files_are_distrusted_after_a_crash_if_there_is_room_to_make_them_anew(
+    tmp_path: Path, anew_mib: int, trusts: bool
+) -> None:
+    async def test() -> None:
+        async with room(tmp_path) as one:
+            llm = one.part("llm", 100)
+            llm.anew = anew_mib
+            llm.fails = [EngineFailed("nonsense")]
+            async with one.memory.lease(llm):
+                assert llm.loads == [False, not trusts]
+                promised = one.memory.holdings.entries["llm"].need.anon // MIB
+                assert promised == (100 if trusts else anew_mib)
 
     run(test)
 
@@ -35,7 +53,7 @@ def test_what_another_one_uses_stays_while_a_failed_load_is_tried_again(tmp_path
                 with pytest.raises(StageDied, match="again"):
                     await one.use(llm)
                 assert one.states() == {"asr": RowState.IN_USE}
-            assert llm.loads == [False, True]
+            assert llm.loads == [False, False]
 
     run(test)
 
@@ -136,7 +154,7 @@ def test_a_part_that_dies_while_it_loads_gives_back_what_it_reserved(tmp_path: P
             llm.die()
             llm.may_load.set()
             await task  # the second try
-            assert llm.loads == [False, True]
+            assert llm.loads == [False, False]
             assert one.states() == {"llm": RowState.IDLE}
 
     run(test)

@@ -210,7 +210,7 @@ def test_a_journey_knows_what_is_still_to_come() -> None:
         assert [journeys.next_use(name) for name in ("asr", "intent", "llm")] == [NOT_NEEDED, NOT_NEEDED, 0]
         with journeys.of(["intent", "llm", "tts"]) as second:
             assert journeys.next_use("intent") == 0
-            second.over()
+            second.reached("tts")
             assert journeys.next_use("intent") == NOT_NEEDED
         first.reached("asr")  # which is behind it: nothing changes
         assert journeys.next_use("tts") == 1

@@ -58,8 +58,8 @@ def test_the_peak_is_of_what_was_there_at_the_same_time(tmp_path: Path) -> None:
             for name in ("asr", "llm"):
                 async with memory.lease(Holder(name, 160)):
                     await asyncio.sleep(0.15)
-            assert (own_mib() + 155) * MIB < memory.holdings.peaks.anon + 40 * MIB
-            assert memory.holdings.peaks.anon < (own_mib() + 2 * 160) * MIB
+            assert (own_mib() + 155) * MIB < memory.holdings.figures.peaks.anon + 40 * MIB
+            assert memory.holdings.figures.peaks.anon < (own_mib() + 2 * 160) * MIB
 
     run(test)
 

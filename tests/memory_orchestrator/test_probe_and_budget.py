@@ -92,7 +92,7 @@ def test_the_tightest_cgroup_limit_on_the_way_up_counts(
     machine = tree(tmp_path, cgroup, files).machine()
     assert machine.cgroup_limit == limit
     assert (machine.total, machine.available) == (2048000 * 1024, 1024000 * 1024)
-    assert machine.cgroup_anon == (7 if any("stat" in name for name in files) else 0)
+    assert machine.cgroup_left == (limit or 0)
 
 
 MACHINE = Machine(total=2000 * MIB, available=1500 * MIB, cgroup_limit=None)
@@ -106,9 +106,9 @@ MACHINE = Machine(total=2000 * MIB, available=1500 * MIB, cgroup_limit=None)
         (MACHINE, 200, 0, 1700, "machine"),
         (MACHINE, 0, 900, 900, "configured"),
         (MACHINE, 0, 5000, 1500, "machine"),
-        (Machine(2000 * MIB, 1500 * MIB, 800 * MIB), 0, 900, 800, "cgroup"),
+        (Machine(2000 * MIB, 1500 * MIB, 800 * MIB, 800 * MIB), 0, 900, 800, "cgroup"),
         # of 150 MiB that the cgroup is charged with, 50 are ours
-        (Machine(2000 * MIB, 1500 * MIB, 800 * MIB, 150 * MIB), 50, 900, 700, "cgroup"),
+        (Machine(2000 * MIB, 1500 * MIB, 800 * MIB, 650 * MIB), 50, 900, 700, "cgroup"),
     ],
 )
 def test_the_budget_is_the_smallest_of_three(
@@ -153,7 +153,7 @@ def test_what_is_learned_is_free_of_the_keys_and_values_of_that_day() -> None:
         (Machine(1792 * MIB, 1792 * MIB, None), 0, 300, ""),
         (Machine(4096 * MIB, 4096 * MIB, None), 500, 300, ""),  # a budget that was set does not make a machine small
         (Machine(896 * MIB, 896 * MIB, None), 0, 150, " (300 * 896/1792, as the machine has 896 MiB)"),
-        (Machine(4096 * MIB, 4096 * MIB, 448 * MIB), 0, 75, " (300 * 448/1792, as the machine has 448 MiB)"),
+        (Machine(4096 * MIB, 4096 * MIB, 448 * MIB, 448 * MIB), 0, 75, " (300 * 448/1792, as the machine has 448 MiB)"),
         # what others hold does not make it smaller either
         (Machine(1792 * MIB, 500 * MIB, None), 0, 300, ""),
     ],
@@ -172,14 +172,58 @@ def test_the_margin_is_smaller_in_proportion_on_machines_below_two_gigabytes(
         (MACHINE, 200, 0, 300),
         (MACHINE, 0, 900, 0),
         (MACHINE, 0, 1800, 300),
-        (Machine(2000 * MIB, 1500 * MIB, 800 * MIB, 150 * MIB), 50, 0, 100),
+        (Machine(2000 * MIB, 1500 * MIB, 800 * MIB, 650 * MIB), 50, 0, 100),
     ],
 )
 def test_what_others_hold_of_what_could_be_ours(machine: Machine, ours: int, configured: int, others: int) -> None:
     assert decide(machine, ours * MIB, configured_mib=configured, margin_mib=300).others == others * MIB
 
 
-def test_a_cgroup_of_version_1_charges_what_its_descendants_hold_too(tmp_path: Path) -> None:
-    folder = "sys/fs/cgroup/memory/x"
-    files = {f"{folder}/memory.limit_in_bytes": "700\n", f"{folder}/memory.stat": "rss 1\ntotal_rss 9\n"}
-    assert tree(tmp_path, "4:memory:/x\n", files).machine().cgroup_anon == 9
+V1, V2 = "sys/fs/cgroup/memory", "sys/fs/cgroup"
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "files", "limit", "left"),
+    [
+        # of version 1, what its descendants hold counts too, and page cache does not
+        (
+            "4:memory:/x\n",
+            {
+                f"{V1}/x/memory.limit_in_bytes": "700\n",
+                f"{V1}/x/memory.usage_in_bytes": "500\n",
+                f"{V1}/x/memory.stat": "inactive_file 1\ntotal_inactive_file 100\ntotal_active_file 50\n",
+            },
+            700, 350,
+        ),
+        # files in memory (tmpfs) are charged and are no cache that could be dropped: they are not in the *_file lists
+        (
+            "0::/a\n",
+            {
+                f"{V2}/a/memory.max": "900\n", f"{V2}/a/memory.current": "600\n",
+                f"{V2}/a/memory.stat": "anon 7\nfile 500\nshmem 400\ninactive_file 60\nactive_file 40\n",
+            },
+            900, 400,
+        ),
+        # a sibling has used up what is above us: the larger limit is the one that binds
+        (
+            "0::/a/b\n",
+            {
+                f"{V2}/a/b/memory.max": "300\n", f"{V2}/a/b/memory.current": "10\n",
+                f"{V2}/a/memory.max": "400\n", f"{V2}/a/memory.current": "390\n",
+            },
+            300, 10,
+        ),
+        ("0::/a\n", {f"{V2}/a/memory.max": "100\n", f"{V2}/a/memory.current": "500\n"}, 100, 0),
+    ],
+)  # fmt: skip
+def test_what_is_left_below_the_limit_that_leaves_the_least(
+    tmp_path: Path, cgroup: str, files: dict[str, str], limit: int, left: int
+) -> None:
+    machine = tree(tmp_path, cgroup, files).machine()
+    assert (machine.cgroup_limit, machine.cgroup_left) == (limit, left)
+
+
+def test_the_budget_of_a_cgroup_is_what_is_left_and_what_we_hold() -> None:
+    machine = Machine(2000 * MIB, 1500 * MIB, cgroup_limit=800 * MIB, cgroup_left=500 * MIB)
+    assert decide(machine, 200 * MIB, configured_mib=0, margin_mib=0).total == 700 * MIB
+    assert decide(machine, 400 * MIB, configured_mib=0, margin_mib=0).total == 800 * MIB

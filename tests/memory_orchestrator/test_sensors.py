@@ -78,7 +78,8 @@ def test_files_full_of_nonsense_are_no_error(tmp_path: Path) -> None:
         FLAGS: "yes",
         **zone(0, "cpu-thermal", "warm", passive=80000),
     }
-    assert machine(tmp_path, files).read() == Readings()
+    # a usage that is no number counts as nothing: the ledger has figures of its own
+    assert machine(tmp_path, files).read() == Readings(available=1000, frequency=1)
 
 
 # --- memory ---------------------------------------------------------------------------------------------------------
@@ -256,22 +257,23 @@ def test_a_sensor_that_vanishes_is_skipped_and_one_that_comes_back_is_seen(tmp_p
     assert sensors.read().temperature_c == 81
 
 
-def policy(number: int, allowed: int, top: int, now: int) -> dict[str, str]:
+def policy(number: int, allowed: int, now: int) -> dict[str, str]:
     folder = f"{CPUFREQ}/policy{number}"
-    return {
-        f"{folder}/scaling_max_freq": str(allowed),
-        f"{folder}/cpuinfo_max_freq": str(top),
-        f"{folder}/scaling_cur_freq": str(now),
-    }
+    return {f"{folder}/scaling_max_freq": str(allowed), f"{folder}/scaling_cur_freq": str(now)}
 
 
-def test_the_clock_is_what_the_most_limited_cpu_is_allowed_not_what_it_idles_at(tmp_path: Path) -> None:
-    idle = machine(tmp_path / "idle", policy(0, 1_800_000, 1_800_000, 600_000))
-    assert idle.read().frequency == 1
-    hot = machine(tmp_path / "hot", {**policy(0, 1_400_000, 1_400_000, 9), **policy(4, 900_000, 1_800_000, 9)})
-    assert hot.read().frequency == 0.5
-    boost = machine(tmp_path / "boost", policy(0, 2_000_000, 1_800_000, 9))
-    assert boost.read().frequency == 1
+def test_the_clock_is_what_the_most_limited_cpu_is_still_allowed_not_what_it_idles_at(tmp_path: Path) -> None:
+    sensors = machine(tmp_path, {**policy(0, 1_400_000, 600_000), **policy(4, 1_800_000, 9)})
+    assert sensors.read().frequency == 1
+    (tmp_path / CPUFREQ / "policy4/scaling_max_freq").write_text("900000\n")
+    assert sensors.read().frequency == 0.5
+    (tmp_path / CPUFREQ / "policy4/scaling_max_freq").write_text("2000000\n")
+    assert sensors.read().frequency == 1
+
+
+def test_a_cap_that_somebody_set_before_us_is_no_pressure(tmp_path: Path) -> None:
+    saving = {**policy(0, 600_000, 600_000), f"{CPUFREQ}/policy0/cpuinfo_max_freq": "1800000"}
+    assert machine(tmp_path, saving).read().frequency == 1
 
 
 @pytest.mark.parametrize(

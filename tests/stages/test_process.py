@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 
 from assistant.errors import EngineFailed, ModelDamaged, StageDied, StageError, StageHung, StageStartTimeout
-from assistant.messages import LlmDelta, Progress, Stage
+from assistant.messages import AsrRequest, LlmDelta, Progress, Stage
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.lifecycle import Rung, WorkerState
 from assistant.stages.process import Worker
@@ -179,3 +181,41 @@ def test_killing_a_worker_that_has_no_process_yet_harms_nobody() -> None:
     )
     assert done.returncode == 0
     assert done.stdout == b"alive\n"
+
+
+def test_a_worker_that_stands_still_does_not_keep_whoever_sends_it_a_recording(tmp_path: Path) -> None:
+    """Five megabytes are more than its socket holds: the send itself has a deadline, and so has every way out."""
+
+    async def test() -> None:
+        async with worker() as one:
+            os.kill(one.pid, signal.SIGSTOP)
+            started = time.monotonic()
+            with pytest.raises(StageHung):
+                async for _ in one.run(AsrRequest(pcm=bytes(5_000_000)), 0.5):
+                    pass
+            assert await one.stop() is not Rung.REQUEST
+            assert time.monotonic() - started < 4
+            assert gone(one.pid)
+
+    run(test)
+
+
+def test_a_cancelled_send_to_a_worker_that_stands_still_ends(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with worker() as one:
+            os.kill(one.pid, signal.SIGSTOP)
+
+            async def ask() -> None:
+                async for _ in one.run(AsrRequest(pcm=bytes(5_000_000)), 60):
+                    pass
+
+            task = asyncio.create_task(ask())
+            await asyncio.sleep(0.2)
+            started = time.monotonic()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert time.monotonic() - started < 4
+            assert gone(one.pid)
+
+    run(test)
