@@ -79,7 +79,7 @@ def test_what_goes_for_its_keep_alive_or_its_leak_was_not_evicted(reasons: list[
 @pytest.mark.engine
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
-    ("sets", "evicts"), [(["memory.budget_mib=600"], True), (["memory.keep_alive_s=0"], False)], ids=["room", "time"]
+    ("sets", "evicts"), [(["memory.budget_mib=700"], True), (["memory.keep_alive_s=0"], False)], ids=["room", "time"]
 )
 def test_a_real_daemon_tells_its_evictions(model: Callable[[str], ModelInfo], sets: list[str], evicts: bool) -> None:
     for name in ("whisper-tiny.en", "smollm2-135m-instruct", "en_US-joe-medium"):
