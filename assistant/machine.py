@@ -50,15 +50,19 @@ def _number(file: Path) -> int | None:
         return None
 
 
-def physical_cores(root: Path = Path("/")) -> int:
-    """Cores that this process may use, hyper-threads counted once: more compute threads than that slow each other."""
-    return len({cpu.core for cpu in usable_cpus(root)})
-
-
 def process_age_s() -> float:
     """Seconds since this process was started, imports and all (resolution 10 ms)."""
     ticks = int(Path("/proc/self/stat").read_text("ascii", errors="replace").rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def still_runs(pid: int) -> bool:
+    """False for a process that has ended, reaped or not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8

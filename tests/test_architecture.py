@@ -39,7 +39,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "stages.lifecycle": (),
     "stages.registry": ("errors", "messages"),
     "stages.fork_client": ("errors", "stages.spawn"),
-    "stages.process": ("errors", "messages", "stages.base", "stages.channel", "stages.fork_client",
+    "stages.process": ("errors", "machine", "messages", "stages.base", "stages.channel", "stages.fork_client",
                        "stages.lifecycle", "stages.placement", "tasks"),
     "stages.supervisor": ("errors", "messages", "memory_orchestrator", "stages"),
     # engines and their helpers: below everything that has a process in it

@@ -57,8 +57,5 @@ def test_a_model_that_nobody_knows_is_named() -> None:
         stage_spec(Stage.LLM, settings("stages.llm.model=nothing-of-the-kind"), ModelStore.default())
 
 
-def test_this_machine_has_cores_and_this_process_an_age() -> None:
-    import os
-
-    assert 1 <= machine.physical_cores() <= len(os.sched_getaffinity(0))
+def test_this_process_has_an_age() -> None:
     assert 0 < machine.process_age_s() < 3600 * 24

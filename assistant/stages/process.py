@@ -14,6 +14,7 @@ import socket
 from collections.abc import AsyncGenerator
 
 from assistant.errors import StageDied, StageError, StageHung, StageStartTimeout
+from assistant.machine import still_runs
 from assistant.messages import Stage, StageOutput, StageRequest
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.channel import (
@@ -43,9 +44,9 @@ log = logging.getLogger(__name__)
 _CANCEL_GRACE_S = 2.0
 """A worker that has not left its request by then is stopped by the ladder."""
 _STOP_GRACE_S = 1.0
-"""Each of the first rungs of the ladder."""
+"""Each rung of the ladder."""
 _KILL_GRACE_S = 5.0
-"""The last one: the kernel needs a while to take back gigabytes, on a machine that swaps."""
+"""Beyond the last one, for a kernel that takes back gigabytes on a machine that swaps."""
 _EXIT_S = 1.0
 """From the end of a worker's socket to the word of its end."""
 OVER_MEMORY = "stage-over-memory"
@@ -217,13 +218,15 @@ class Worker:
             for step in (Rung.SIGKILL,) if kill else (Rung.REQUEST, Rung.SIGTERM, Rung.SIGKILL):
                 rung = step
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_KILL_GRACE_S if step is Rung.SIGKILL else _STOP_GRACE_S):
+                    async with asyncio.timeout(_STOP_GRACE_S):
                         await self._push(step)
                         await asyncio.shield(self._exit)
                         break
             else:
-                # nothing outlives SIGKILL that long: it is the fork server that does not tell us
-                self._server.kill()
+                if still_runs(self.pid):
+                    await asyncio.wait([self._exit], timeout=_KILL_GRACE_S)
+                if not self._exit.done():  # it has ended, and the fork server does not tell us
+                    self._server.kill()
                 await asyncio.shield(self._exit)
         await self._close()
         if self.state is not WorkerState.FAILED:

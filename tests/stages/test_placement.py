@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from assistant import machine
 from assistant.machine import Cpu, usable_cpus
 from assistant.messages import STAGE_ORDER, AsrRequest, LlmDelta, LlmRequest, Stage, StageRequest, TtsRequest, Turn
 from assistant.model_store.store import ModelInfo
@@ -116,13 +115,12 @@ def test_a_kernel_that_tells_nothing_has_as_many_cores_as_cpus(tmp_path: Path) -
     (tmp_path / "sys/devices/system/cpu/cpu1/topology/core_id").write_text("nonsense\n")
     assert [cpu.number for cpu in usable_cpus(tmp_path, {2, 0, 1})] == [0, 1, 2]
     assert len({cpu.core for cpu in usable_cpus(tmp_path, {2, 0, 1})}) == 3
-    assert machine.physical_cores(tmp_path) == len(os.sched_getaffinity(0))
 
 
 def test_the_cpus_of_this_machine() -> None:
     cpus = usable_cpus()
     assert {cpu.number for cpu in cpus} == os.sched_getaffinity(0)
-    assert len({cpu.core for cpu in cpus}) == machine.physical_cores()
+    assert 1 <= len({cpu.core for cpu in cpus}) <= len(cpus)
     assert all(0 < cpu.capacity <= 1024 for cpu in cpus)
 
 
