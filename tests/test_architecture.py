@@ -36,7 +36,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "stages.worker": ("errors", "stages.base", "stages.channel", "stages.placement"),
     "stages.forkserver": ("stages.worker",),
     "stages.spawn": (),
-    "stages.lifecycle": (),
+    "stages.lifecycle": ("errors",),
     "stages.registry": ("errors", "messages"),
     "stages.fork_client": ("errors", "stages.spawn"),
     "stages.process": ("errors", "machine", "messages", "stages.base", "stages.channel", "stages.fork_client",

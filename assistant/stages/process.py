@@ -35,7 +35,7 @@ from assistant.stages.channel import (
     encode,
 )
 from assistant.stages.fork_client import ForkServer, LogPipe
-from assistant.stages.lifecycle import Rung, WorkerState
+from assistant.stages.lifecycle import Rung, WorkerState, death
 from assistant.stages.placement import ANYWHERE, Placement
 from assistant.tasks import uninterrupted
 
@@ -49,9 +49,6 @@ _KILL_GRACE_S = 5.0
 """Beyond the last one, for a kernel that takes back gigabytes on a machine that swaps."""
 _EXIT_S = 1.0
 """From the end of a worker's socket to the word of its end."""
-OVER_MEMORY = "stage-over-memory"
-"""Code of a worker that was stopped because it held too much."""
-_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 
 
 class Worker:
@@ -273,19 +270,8 @@ class Worker:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_EXIT_S):
                     await asyncio.shield(self._exit)
-        if self._killed_for:
-            told = f"the worker of {self.stage} {self._killed_for}"
-            return StageDied(told, code=OVER_MEMORY, stage=self.stage.value)
         status = self._exit.result() if self._exit is not None and self._exit.done() else None
-        if status == -signal.SIGKILL:
-            how = "was killed; the kernel may have been out of memory (see memory.budget_mib)"
-        elif status is not None and status < 0:
-            how = f"crashed with {signal.Signals(-status).name}"
-        else:
-            how = f"ended with status {status}"
-        error = StageDied(f"the worker of {self.stage} {how}", stage=self.stage.value)
-        error.suspects_cache = status is not None and -status in _CRASHES
-        return error
+        return death(self.stage.value, status, self._killed_for)
 
     async def _receive(self, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()

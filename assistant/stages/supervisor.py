@@ -25,9 +25,9 @@ from assistant.memory_orchestrator.probe import Usage
 from assistant.messages import Emit, LlmDone, Progress, Stage, StageOutput, StageRequest
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.fork_client import ForkServer
-from assistant.stages.lifecycle import WorkerState
+from assistant.stages.lifecycle import OVER_MEMORY, WorkerState
 from assistant.stages.placement import Placement
-from assistant.stages.process import OVER_MEMORY, Worker
+from assistant.stages.process import Worker
 from assistant.stages.registry import engine_path
 
 log = logging.getLogger(__name__)
