@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _CANCEL_S = 5.0
+_ACCEPT_S = 1.0
+"""For the id of a query that was just sent. Without one we leave, and the daemon ends what its caller has left."""
 
 
 class _Call:
@@ -73,19 +75,28 @@ class _Call:
         )
 
     def cancel(self) -> wire.Report | None:
-        """Stops it at the daemon; its report, or None when it never began."""
+        """Stops it at the daemon, at once; its report, or None when it never began or the report is late."""
         if not self._sent:
             return None
-        with contextlib.suppress(AssistantError):  # the daemon may have gone, or the query just ended
-            for reply, _ in self._client.replies(self._sent, within_s=_CANCEL_S):
+        self._stop()
+        with contextlib.suppress(AssistantError):  # the daemon may have gone, or the query never began
+            for reply, _ in self._client.replies(self._sent, within_s=_CANCEL_S if self.began else _ACCEPT_S):
                 if isinstance(reply, wire.Report):
                     return reply
                 if isinstance(reply, wire.Accepted):
                     self._query_id = reply.query_id
-                if self._query_id is not None:
-                    self._client.cancel(self._query_id)
-                    self._query_id = None
+                    self._stop()
         return None
+
+    def _stop(self) -> None:
+        if self._query_id is not None:
+            with contextlib.suppress(AssistantError):  # it may just have ended: its report is on its way
+                self._client.cancel(self._query_id)
+
+    @property
+    def began(self) -> bool:
+        """Whether the daemon has taken it."""
+        return self._query_id is not None
 
 
 def answer(asked: Request, client: Client) -> Answer:
@@ -109,7 +120,11 @@ def answer(asked: Request, client: Client) -> Answer:
         except KeyboardInterrupt:
             stopped = found or call.cancel()
             if stopped is None:
-                raise Cancelled("interrupted before the query began") from None
+                raise Cancelled(
+                    "interrupted; the daemon was told to stop the query, and has not said yet that it did"
+                    if call.began
+                    else "interrupted before the query began"
+                ) from None
             return _answer(asked, stopped) if found else interrupted(wire.plain(stopped))
     return _answer(asked, found)
 

@@ -10,17 +10,22 @@ from assistant.errors import NotRunning
 if TYPE_CHECKING:
     from assistant.api.client import Client
 
-_PING_S = 1.0
-"""A daemon answers within milliseconds; a page that comes from a slow card may take longer."""
-
 
 def found() -> Client | None:
-    """None when no daemon answers; costs nothing where there is none."""
+    """None when no daemon runs; costs nothing where there is none.
+
+    Raises `NotRunning` for one that does not answer: a pipeline beside it would take the memory that it still has.
+    """
     if not paths.control_socket().exists():
         return None
     from assistant.api import client
 
-    return client.found(timeout_s=_PING_S)
+    try:
+        return client.found()
+    except NotRunning as error:
+        raise NotRunning(
+            f"{error.message}, or say --standalone for a pipeline of its own beside it", code=error.code
+        ) from None
 
 
 def needed() -> Client:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import struct
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +13,7 @@ import typer
 
 from assistant import cli_client, paths
 from assistant.cli_output import emit, reported, show
-from assistant.errors import NotRunning, UsageError
+from assistant.errors import AssistantError, NotRunning, UsageError
 
 if TYPE_CHECKING:
     from assistant.memory_orchestrator.ledger import LedgerReader
@@ -36,7 +38,8 @@ def load(
     keep_alive: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="How long it stays when idle: 90, 30s, 5m, 1h; 0 = no longer; -1 = for ever."
+            metavar="TIME",
+            help="How long it stays when idle: 90, 30s, 5m, 1h; 0 = unloaded again at once; -1 = for ever.",
         ),
     ] = None,
     as_json: JsonFlag = False,
@@ -99,13 +102,41 @@ def _stage(name: str) -> Stage:
 
 # --- the ledger, for people -----------------------------------------------------------------------------------------
 def opened_ledger() -> LedgerReader:
-    """Raises `NotRunning`."""
+    """Raises `NotRunning`, or `AssistantError` code "other-version" when a daemon runs whose ledger is another one."""
     from assistant.memory_orchestrator.ledger import LedgerReader, segment_name
 
     try:
         return LedgerReader(segment_name(paths.daemon_owner()))
-    except NotRunning:
-        raise NotRunning("no daemon runs; start one with 'assistant run'") from None
+    except NotRunning as error:
+        _check_version()
+        raise NotRunning(f"no daemon runs ({error.message}); start one with 'assistant run'") from None
+
+
+_PREFIX = struct.Struct("<8sIIQI")
+"""Of every version: magic, version, rows, sequence, the writer's process."""
+
+
+def _check_version() -> None:
+    """Raises `AssistantError` code "other-version" when a living process writes a ledger that is not of our version."""
+    from assistant.memory_orchestrator.ledger import MAGIC, SHM, VERSION, process_start, segment_name
+
+    try:
+        # the folder is everybody's: a pipe would block us, a link lead us elsewhere
+        fd = os.open(SHM / segment_name(paths.daemon_owner()), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
+        return
+    with open(fd, "rb") as file:
+        head = file.read(_PREFIX.size)
+    if len(head) < _PREFIX.size:
+        return
+    magic, version, _, _, pid = _PREFIX.unpack(head)
+    if magic[:7] != MAGIC[:7] or (magic, version) == (MAGIC, VERSION) or not process_start(pid):
+        return
+    raise AssistantError(
+        f"the running daemon (process {pid}) is of another version than this command: its ledger has version {version},"
+        f" this one reads {VERSION}; stop it and start it anew with 'assistant run'",
+        code="other-version",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +149,14 @@ class Frame:
 
     @classmethod
     def of(cls, ledger: LedgerReader) -> Frame:
-        """Raises `NotRunning` when the daemon has gone: a killed one leaves its ledger behind."""
+        """Raises `NotRunning` when the daemon has gone (a killed one leaves its ledger behind), and what
+        `opened_ledger` raises for one of another version."""
         from assistant.memory_orchestrator.view import memory_sums, stage_rows
 
         try:
             view = ledger.read()
         except NotRunning as error:
+            _check_version()
             raise NotRunning(f"the daemon has gone ({error.message}); start one with 'assistant run'") from None
         return cls(stage_rows(view, time.monotonic_ns()), memory_sums(view), view.level)
 

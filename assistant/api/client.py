@@ -32,12 +32,14 @@ from assistant.messages import Stage, Status
 
 T = TypeVar("T")
 
-REPLY_S = 2.0
-"""For a reply that no work stands behind."""
+REPLY_S = 5.0
+"""For a reply that no work stands behind: it takes milliseconds, and longer where pages come back from a slow card."""
+NOT_ANSWERING = "not-answering"
+"""The code of a `NotRunning` when a process has the socket open, and says nothing."""
 ORDER_S = 180.0
 """For a load, which may lay out weights first."""
 _SILENCE_S = 2.0
-"""Of a query: after this the daemon is asked whether it is still there."""
+"""After this we look whether the daemon is still there."""
 _SEND_S = 5.0
 
 _BY_EXIT_CODE: dict[int, type[AssistantError]] = {
@@ -120,7 +122,8 @@ class Client:
         return self._call(sockets.COMMAND, wire.Unload(stage=stage), wire.Unloaded, ORDER_S)
 
     def _call(self, name: str, command: Any, kind: type[T], timeout_s: float) -> T:
-        """Raises `NotRunning` after `timeout_s` or when the daemon goes away, or what the daemon raised."""
+        """Raises `NotRunning` after `timeout_s` (its code is `NOT_ANSWERING`) or when the daemon goes away, or what the
+        daemon raised."""
         if name == sockets.COMMAND:
             self._daemon = self.ping().pid
         sent = self._send(name, command)
@@ -129,6 +132,8 @@ class Client:
             message = self._receive(name, min(left, _SILENCE_S))
             if message is None and name == sockets.COMMAND:
                 self._check_still(self._daemon)
+            elif message is None:
+                self._check_there()
             if message is None or message.parent != sent:
                 continue  # a reply to a question that was given up
             if isinstance(message.data, wire.Failure):
@@ -136,7 +141,11 @@ class Client:
             if not isinstance(message.data, kind):
                 raise EngineFailed(f"the daemon answered with {type(message.data).__name__}", code="bad-message")
             return message.data
-        raise NotRunning(f"the daemon at {self._folder} did not answer within {timeout_s:g} s")
+        raise NotRunning(
+            f"the daemon at {self._folder} has its socket open, but did not answer within {timeout_s:g} s: it was"
+            " stopped, or the machine swaps; try again later, or end that process",
+            code=NOT_ANSWERING,
+        )
 
     def _send(self, name: str, command: Any, pcm: bytes = b"") -> str:
         """The id of the command."""
@@ -144,7 +153,7 @@ class Client:
         try:
             self._socket(name).send_multipart(frames)
         except zmq.Again:
-            raise NotRunning(f"the daemon at {self._folder} takes nothing") from None
+            raise NotRunning(f"the daemon at {self._folder} takes nothing", code=NOT_ANSWERING) from None
         return wire.id_of(frames) or ""
 
     def _receive(self, name: str, timeout_s: float) -> wire.Received | None:
@@ -190,19 +199,32 @@ class Client:
 
     def _check_still(self, pid: int) -> None:
         """A new daemon at the same place knows nothing of our query."""
+        self._check_there()
         if self.ping().pid != pid:
             raise NotRunning("the daemon was restarted while it answered; ask again")
 
+    def _check_there(self) -> None:
+        if not sockets.somebody_listens(self._folder / sockets.CONTROL):
+            raise NotRunning("the daemon has gone; start one with 'assistant run'")
+
 
 def found(folder: Path | None = None, timeout_s: float = REPLY_S) -> Client | None:
-    """A client of a daemon that answers; None when there is none."""
+    """A client of a daemon that answers; None when nobody listens.
+
+    Raises `NotRunning` with the code `NOT_ANSWERING` for one that listens and does not answer: it still has its memory.
+    """
     try:
         client = Client(folder)
     except NotRunning:
         return None
     try:
         client.ping(timeout_s)
-    except NotRunning:
+    except NotRunning as error:
         client.close()
-        return None
+        if error.code == NOT_ANSWERING:
+            raise
+        return None  # it went just now
+    except BaseException:
+        client.close()
+        raise
     return client

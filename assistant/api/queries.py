@@ -20,26 +20,35 @@ from assistant.query import Answer, Query
 log = logging.getLogger(__name__)
 
 MAX_WAITING = 4
-MAX_HELD_BYTES = 64 * 2**20
+MAX_HELD_BYTES = 32 * 2**20
 """Of the recordings of all queries in the line: they are the daemon's own memory."""
 _REMEMBERED = 8
 _FIRST_GUESS_S = 2.0
 _LEAST_RETRY_S = 0.1
+
+_OF_THE_DAEMON = ("stage-load-", "memory-", "throttled")
+"""How the events begin that belong to no query."""
 
 Tell = Callable[[wire.Reply, bytes], None]
 """Takes a reply and its PCM; called in the loop's thread, returns at once."""
 
 
 class QueryEvents:
-    """What the pipeline is given as `emit`: hands each event to whoever follows its query."""
+    """What the assistant is given as `emit`: hands each event to whoever follows its query, and what happens to the
+    stages and the memory to whoever has a query running. Only that is logged: it holds no words of anybody."""
 
     def __init__(self) -> None:
         self._followers: dict[str, Callable[[str, dict[str, Any]], None]] = {}
 
     def __call__(self, name: str, data: dict[str, Any]) -> None:
-        follower = self._followers.get(str(data.get("query_id")))
-        if follower is not None:
-            follower(name, data)
+        if "query_id" not in data and name.startswith(_OF_THE_DAEMON):
+            log.info("%s %s", name, data)
+            for follower in list(self._followers.values()):
+                follower(name, data)
+            return
+        found = self._followers.get(str(data.get("query_id")))
+        if found is not None:
+            found(name, data)
 
     def follow(self, query_id: str, follower: Callable[[str, dict[str, Any]], None]) -> None:
         self._followers[query_id] = follower
@@ -140,10 +149,14 @@ class Queries:
         self._since = 0.0
         self._task: asyncio.Task[Answer] | None = None
         self._worker: asyncio.Task[None] | None = None
+        self._closed = False
         self._durations: deque[float] = deque(maxlen=_REMEMBERED)
 
     def submit(self, job: Job) -> None:
-        """Raises `BusyNow` when the line is full, by number or by the size of its recordings."""
+        """Raises `BusyNow` when the line is full, by number or by the size of its recordings; `Cancelled` once it is
+        closed."""
+        if self._closed:
+            raise Cancelled("the daemon is stopping")
         line = [*self._waiting, *([self._running] if self._running else [])]
         ahead = len(line)
         if ahead > MAX_WAITING or (line and sum(one.size for one in line) + job.size > MAX_HELD_BYTES):
@@ -192,6 +205,7 @@ class Queries:
 
     async def close(self) -> None:
         """Ends all of them as cancelled."""
+        self._closed = True
         while self._waiting:
             self._waiting.pop().fail(Cancelled("the daemon is stopping"))
         if self._task is not None:

@@ -1,4 +1,4 @@
-"""The daemon's two ROUTER sockets: commands, and controls that never wait behind them. Imports zmq; knows no pipeline.
+"""The daemon's two ROUTER sockets: commands, and controls that never wait behind them. Knows no pipeline.
 
 Every message gets an answer, whatever is in it; nothing that a client sends or stops reading ends the daemon.
 """
@@ -9,25 +9,28 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-import zmq
-
 from assistant import __version__
 from assistant.api import sockets, wire
-from assistant.api.endpoint import Endpoint, Peer, PeerGone, PeerSlow
+from assistant.api.endpoint import Endpoint, Peer, PeerGone
 from assistant.api.queries import Job, Queries, QueryEvents
-from assistant.errors import AssistantError, BusyNow, EngineFailed, UsageError
+from assistant.api.zmtp import Limits, Room
+from assistant.errors import AssistantError, BusyNow, Cancelled, EngineFailed, UsageError
 from assistant.messages import Stage, Status
 from assistant.query import Answer, Query
 
 log = logging.getLogger(__name__)
 
-_COMMAND_BACKLOG = 256
-_CONTROL_BACKLOG = 64
+MAX_ARRIVING_BYTES = 33 * 2**20
+"""Of the messages that have not come whole, of all clients together: room for one of the largest."""
+_COMMAND_LIMITS = Limits(wire.MAX_HEADER_BYTES, wire.MAX_PCM_BYTES, wire.MAX_FRAMES)
+_CONTROL_LIMITS = Limits(wire.MAX_HEADER_BYTES, wire.MAX_HEADER_BYTES, wire.MAX_FRAMES)
+_MAX_CONTROLS_BYTES = 2 * 2**20
 _MAX_ORDERS = 8
 """Loads and unloads at the same time."""
 _BUSY_ORDERS_MS = 1000
@@ -48,24 +51,21 @@ class Server:
 
     def __init__(self, backend: Backend, events: QueryEvents, folder: Path, stop: Callable[[], None]) -> None:
         """`folder` is prepared and locked by the caller; `stop` is called for `shutdown`."""
-        self._backend, self._folder, self._stop = backend, folder, stop
+        self._backend, self._stop = backend, stop
         self._queries = Queries(backend.answer, events)
-        self._orders: set[asyncio.Task[None]] = set()
+        self._orders: dict[asyncio.Task[None], _Order] = {}
+        self._stopping = False
         self._deliveries: set[asyncio.Task[None]] = set()
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        # each its own: recordings that arrive do not crowd out a cancel
+        self._commands = Endpoint(folder / sockets.COMMAND, _COMMAND_LIMITS, Room(MAX_ARRIVING_BYTES), self._command)
+        self._controls = Endpoint(folder / sockets.CONTROL, _CONTROL_LIMITS, Room(_MAX_CONTROLS_BYTES), self._control)
 
     async def __aenter__(self) -> Self:
+        await self._commands.open()
         try:
-            self._commands = Endpoint(
-                self._context, self._folder / sockets.COMMAND, heard=self._command,
-                max_frame_bytes=wire.MAX_PCM_BYTES, backlog=_COMMAND_BACKLOG,
-            )  # fmt: skip
-            self._controls = Endpoint(
-                self._context, self._folder / sockets.CONTROL, heard=self._control,
-                max_frame_bytes=wire.MAX_HEADER_BYTES, backlog=_CONTROL_BACKLOG,
-            )  # fmt: skip
+            await self._controls.open()
         except BaseException:
-            self._context.destroy(linger=0)
+            await self._commands.close()
             raise
         return self
 
@@ -73,33 +73,36 @@ class Server:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Cancels what runs and tells its callers, within a fraction of a second."""
+        self._stopping = True
+        for task, order in self._orders.items():
+            # told first: what it does may take longer to stop than we wait
+            self._tell(order, wire.failure(Cancelled(f"the daemon is stopping; {order.name} was cancelled")))
+            task.cancel()
         await self._queries.close()
-        for order in self._orders:
-            order.cancel()
-        if leftover := self._orders | self._deliveries:
+        if leftover := self._deliveries | set(self._orders):
             _, late = await asyncio.wait(leftover, timeout=_LAST_REPLIES_S)
             for task in late:
                 task.cancel()
-        self._commands.close()
-        self._controls.close()
-        # waits for the last replies to leave, a tenth of a second at most
-        self._context.term()
+        await self._commands.close()
+        await self._controls.close()
 
     # --- command.sock -----------------------------------------------------------------------------------------------
-    def _command(self, peer: Peer, frames: list[bytes]) -> None:
-        try:
+    def _command(self, peer: Peer, frames: list[bytes], refused: AssistantError | None) -> None:
+        with self._answering(self._commands, peer, frames):
+            if refused is not None:
+                raise refused
             message = wire.decode(frames, wire.COMMANDS)
+            if self._stopping:
+                raise Cancelled("the daemon is stopping")
             if message.pcm and not isinstance(message.data, wire.Ask):
                 raise UsageError("only `ask` takes sound", code="bad-message")
             match message.data:
                 case wire.Ask():
                     self._ask(peer, message)
                 case wire.Load(stage=stage, keep_alive_s=keep_alive_s):
-                    self._order(peer, message.id, self._load(stage, keep_alive_s))
+                    self._begin(_Order(peer, message.id, f"the load of {stage}"), self._load(stage, keep_alive_s))
                 case wire.Unload(stage=stage):
-                    self._order(peer, message.id, self._unload(stage))
-        except AssistantError as error:
-            self._refuse(self._commands, peer, frames, error)
+                    self._begin(_Order(peer, message.id, f"the unload of {stage}"), self._unload(stage))
 
     def _ask(self, peer: Peer, message: wire.Received) -> None:
         ask: wire.Ask = message.data
@@ -114,7 +117,16 @@ class Server:
 
         job = Job(ask, message.pcm, tell)
         self._queries.submit(job)
-        self._keep(self._deliveries, self._deliver(peer, outbox, job))
+        # at once, not when there is something to tell: a load or a long recording may be silent for a while
+        peer.left.add_done_callback(lambda _: self._abandoned(job))
+        task = asyncio.create_task(self._deliver(peer, outbox, job))
+        self._deliveries.add(task)
+        task.add_done_callback(self._deliveries.discard)
+
+    def _abandoned(self, job: Job) -> None:
+        if not job.ended:
+            log.info("the caller of query %s has gone", job.id)
+            self._queries.cancel(job.id)
 
     async def _deliver(self, peer: Peer, outbox: asyncio.Queue[list[bytes]], job: Job) -> None:
         """Sends what the query tells, in order, up to its last reply. A caller that has gone needs no answer."""
@@ -123,9 +135,7 @@ class Server:
             try:
                 await self._commands.send(peer, frames)
             except PeerGone:
-                log.info("the caller of query %s has gone", job.id)
-                self._queries.cancel(job.id)
-                return
+                return self._abandoned(job)
             if job.ended and outbox.empty():
                 return
 
@@ -137,39 +147,46 @@ class Server:
     async def _unload(self, stage: Stage) -> wire.Unloaded:
         return wire.Unloaded(stage=stage, unloaded=await self._backend.unload(stage))
 
-    def _order(self, peer: Peer, parent: str, work: Coroutine[Any, Any, wire.Reply]) -> None:
+    def _begin(self, order: _Order, work: Coroutine[Any, Any, wire.Reply]) -> None:
         if len(self._orders) >= _MAX_ORDERS:
             work.close()
             raise BusyNow(f"{_MAX_ORDERS} loads and unloads are under way", retry_after_ms=_BUSY_ORDERS_MS)
-        self._keep(self._orders, self._fulfil(peer, parent, work))
+        doing = asyncio.ensure_future(work)
+        task = asyncio.create_task(self._fulfil(order, doing))
+        # a task that is cancelled before its first step takes none: what it waits for has to hear of it, too
+        task.add_done_callback(lambda _: doing.cancel())
+        self._orders[task] = order
+        task.add_done_callback(lambda ended: self._orders.pop(ended))
 
-    async def _fulfil(self, peer: Peer, parent: str, work: Coroutine[Any, Any, wire.Reply]) -> None:
+    async def _fulfil(self, order: _Order, work: asyncio.Future[wire.Reply]) -> None:
         reply: wire.Reply
         try:
             reply = await work
         except AssistantError as error:
             reply = wire.failure(error)
+        except asyncio.CancelledError:
+            self._tell(order, wire.failure(Cancelled(f"{order.name} was cancelled")))
+            raise
         except Exception as error:
-            log.exception("a command ended with an error of ours")
-            told = f"the daemon made a mistake ({type(error).__name__}); its log has more"
-            reply = wire.failure(EngineFailed(told, code="internal"))
-        with contextlib.suppress(PeerGone):
-            await self._commands.send(peer, wire.encode(reply, parent=parent))
+            log.exception("%s ended with an error of ours", order.name)
+            reply = wire.failure(_ours(error))
+        self._tell(order, reply)
 
-    def _keep(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+    def _tell(self, order: _Order, reply: wire.Reply) -> None:
+        """Once."""
+        if not order.told:
+            order.told = True
+            self._reply(self._commands, order.peer, wire.encode(reply, parent=order.parent))
 
     # --- control.sock -----------------------------------------------------------------------------------------------
-    def _control(self, peer: Peer, frames: list[bytes]) -> None:
+    def _control(self, peer: Peer, frames: list[bytes], refused: AssistantError | None) -> None:
         """Answered on the spot: nothing here waits for anything."""
-        try:
+        with self._answering(self._controls, peer, frames):
+            if refused is not None:
+                raise refused
             message = wire.decode(frames, wire.CONTROLS)
-            reply = self._answer_control(message.data)
-        except AssistantError as error:
-            return self._refuse(self._controls, peer, frames, error)
-        self._reply(self._controls, peer, wire.encode(reply, parent=message.id))
+            reply = wire.encode(self._answer_control(message.data), parent=message.id)
+            self._reply(self._controls, peer, reply)
 
     def _answer_control(self, data: Any) -> wire.Reply:
         match data:
@@ -188,10 +205,35 @@ class Server:
                 asyncio.get_running_loop().call_soon(self._stop)
                 return wire.Stopping(pid=os.getpid())
 
-    def _refuse(self, endpoint: Endpoint, peer: Peer, frames: list[bytes], error: AssistantError) -> None:
-        self._reply(endpoint, peer, wire.encode(wire.failure(error), parent=wire.id_of(frames)))
+    # --- replies ----------------------------------------------------------------------------------------------------
+    @contextlib.contextmanager
+    def _answering(self, endpoint: Endpoint, peer: Peer, frames: list[bytes]) -> Iterator[None]:
+        """Whatever is raised inside is the answer."""
+        try:
+            yield
+        except AssistantError as error:
+            told = error
+        except Exception as error:
+            log.exception("a message ended with an error of ours")
+            told = _ours(error)
+        else:
+            return
+        self._reply(endpoint, peer, wire.encode(wire.failure(told), parent=wire.id_of(frames)))
 
     def _reply(self, endpoint: Endpoint, peer: Peer, frames: list[bytes]) -> None:
-        """A client that floods us without reading loses replies; nobody waits for it."""
-        with contextlib.suppress(PeerGone, PeerSlow):
+        with contextlib.suppress(PeerGone):
             endpoint.send_now(peer, frames)
+
+
+@dataclass(slots=True)
+class _Order:
+    """A load or an unload that is under way."""
+
+    peer: Peer
+    parent: str
+    name: str
+    told: bool = False
+
+
+def _ours(error: Exception) -> AssistantError:
+    return EngineFailed(f"the daemon made a mistake ({type(error).__name__}); its log has more", code="internal")

@@ -29,6 +29,7 @@ MAX_REPLY_BYTES = 16 * 2**20
 MAX_PCM_BYTES = 32 * 2**20
 """Of all PCM frames of a message together: 15 minutes at 16 kHz are 29 MB."""
 MAX_FRAMES = 64
+"""The header among them."""
 MAX_AGE_MS = 3_600_000
 
 
@@ -61,7 +62,7 @@ class Ask(_Data, frozen=True, kw_only=True):
 class Load(_Data, frozen=True, kw_only=True):
     stage: Stage
     keep_alive_s: Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)] | None = None
-    """None: as configured; 0: until its next use is over; negative: for ever."""
+    """None: as configured; 0: it is unloaded again at once; negative: for ever."""
 
 
 class Unload(_Data, frozen=True, kw_only=True):

@@ -37,6 +37,11 @@ class Backend:
         self.order: list[str] = []
         self.heard: list[bytes] = []
         self.loaded: dict[Stage, float | None] = {}
+        self.cancelled: list[str] = []
+        self.slow_to_stop_s = 0.0
+        """How long a load goes on after it was cancelled."""
+        self.broken = False
+        """Whether `status` ends with an error of ours."""
 
     async def answer(self, query: Query) -> Answer:
         outcome, error = Outcome.ANSWERED, None
@@ -46,6 +51,7 @@ class Backend:
             return Answer(await self._answer(query), None)
         except asyncio.CancelledError:
             outcome, error = Outcome.CANCELLED, Cancelled("the query was cancelled")
+            self.cancelled.append(query.text or "")
             raise
         finally:
             report = report_of(query, outcome, error)
@@ -73,7 +79,10 @@ class Backend:
         if stage is Stage.TTS:
             raise NeverFits("too large", stage="tts")
         if stage is Stage.ASR:
-            await self.go.wait()
+            try:
+                await self.go.wait()
+            finally:
+                await asyncio.sleep(self.slow_to_stop_s)
         if keep_alive_s != 0:
             self.loaded[stage] = keep_alive_s
 
@@ -81,6 +90,8 @@ class Backend:
         return self.loaded.pop(stage, self) is not self
 
     def status(self) -> Status:
+        if self.broken:
+            raise RuntimeError("a bug")
         rows = [
             StageStatus(name=stage, engine="e", model="m", state="idle", pid=1, reserved_mib=2, anon_mib=1, file_mib=1,
                         kv_mib=0)

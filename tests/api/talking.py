@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import zmq
 
+from assistant.api import zmtp
 from assistant.api.client import Client
 from tests.api.backend import Backend, served
 
@@ -55,6 +58,41 @@ class Raw:
 
     def __exit__(self, *exc: object) -> None:
         self._context.destroy(linger=0)
+
+
+class Bytes:
+    """A client that speaks ZeroMQ's protocol by hand, and says what no library would."""
+
+    def __init__(self, path: Path, first: bytes = zmtp.GREETING + zmtp.ready()) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(3)
+        self._socket.connect(str(path))
+        self._socket.sendall(first)
+
+    def begin(self, size: int, flags: int = 1) -> None:
+        """Announces a frame; by default, more follow it."""
+        self._socket.sendall(struct.pack(">BQ", flags | 2, size))
+
+    def send(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def gone(self, within_s: float = 3) -> bool:
+        """Whether the other side closes the connection."""
+        self._socket.settimeout(within_s)
+        try:
+            while self._socket.recv(65536):
+                pass
+        except TimeoutError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def __enter__(self) -> Bytes:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._socket.close()
 
 
 def header(kind: str, data: Any = None, **more: Any) -> bytes:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from assistant.api import wire
-from assistant.api.client import Client, found
+from assistant.api.client import NOT_ANSWERING, Client, found
 from assistant.errors import ConfigError, NotRunning, UsageError
 from tests.api.backend import Backend, served
 from tests.api.talking import serve, with_client
@@ -34,16 +35,32 @@ def test_sockets_in_a_folder_of_anybody_are_not_trusted(folder: Path) -> None:
     serve(folder, scenario)
 
 
-def test_a_daemon_that_does_not_answer_is_not_running(folder: Path) -> None:
+def test_a_daemon_that_does_not_answer_is_told_from_none(folder: Path) -> None:
     folder.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as mute:
         mute.bind(str(folder / "control.sock"))
         mute.listen(5)
         started = time.monotonic()
-        assert found(folder, timeout_s=0.2) is None
+        with pytest.raises(NotRunning, match="did not answer") as caught:
+            found(folder, timeout_s=0.2)
+        assert (caught.value.code, caught.value.exit_code) == (NOT_ANSWERING, 3)
         with Client(folder) as client, pytest.raises(NotRunning, match="did not answer"):
             client.ping(0.1)
         assert time.monotonic() - started < 2
+    assert found(folder) is None
+
+
+def test_a_daemon_that_goes_while_it_is_asked_is_none(folder: Path) -> None:
+    folder.mkdir(mode=0o700)
+    mute = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mute.bind(str(folder / "control.sock"))
+    mute.listen(5)
+    leaving = threading.Timer(0.3, mute.close)
+    leaving.start()
+    started = time.monotonic()
+    assert found(folder) is None
+    assert time.monotonic() - started < 4
+    leaving.join()
 
 
 def test_a_daemon_that_goes_away_ends_a_query_with_a_typed_error(folder: Path) -> None:

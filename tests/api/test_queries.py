@@ -9,7 +9,7 @@ import pytest
 
 from assistant.api import wire
 from assistant.api.queries import MAX_WAITING, Job, Queries, QueryEvents
-from assistant.errors import BusyNow
+from assistant.errors import BusyNow, Cancelled
 from tests.api.backend import Backend
 
 
@@ -55,7 +55,8 @@ def test_a_query_is_told_in_order_and_ends_with_its_report() -> None:
         queries.submit(caller.job)
         await until_idle(queries)
         assert caller.names == [
-            "Accepted", "Started", "run-start", "memory-admit", "reply-delta", "Audio", "reply-delta", "Audio", "run-end", "Report",
+            "Accepted", "Started", "run-start", "memory-admit",
+            "reply-delta", "Audio", "reply-delta", "Audio", "run-end", "Report",
         ]  # fmt: skip
         assert [pcm[:4] for pcm in caller.pcm if pcm] == [b"one ", b"twot"]
         assert caller.replies[-2].data == {"query_id": caller.job.id, "outcome": "answered"}
@@ -192,5 +193,56 @@ def test_large_recordings_fill_the_line_sooner() -> None:
             queries.submit(Caller("wait", large).job)
         queries.submit(Caller("small").job)
         await queries.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_happens_to_stages_and_memory_is_told_to_those_whose_query_runs(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        events = QueryEvents()
+        backend = Backend(events)
+        queries = Queries(backend.answer, events)
+        running, waiting, quiet = Caller("wait"), Caller("wait"), Caller("wait", stream=False)
+        for caller in (running, waiting):
+            queries.submit(caller.job)
+        await asyncio.sleep(0.01)
+        told = ["stage-load-start", "stage-load-end", "memory-evict", "memory-deny", "throttled"]
+        for name in told:
+            events(name, {"stage": "llm"})
+        events("stt-end", {"text": "a secret"})
+        events("stt-end", {"query_id": "somebody else", "text": "a secret"})
+        assert running.names[-len(told) :] == told
+        assert running.last.data == {"stage": "llm"}
+        assert waiting.names == ["Accepted"]
+        queries.cancel(waiting.job.id)
+        queries.cancel(running.job.id)
+        queries.submit(quiet.job)
+        await asyncio.sleep(0.01)
+        events("throttled", {"level": "high"})
+        assert quiet.names == ["Accepted", "Started"]
+        await queries.close()
+        events("throttled", {"level": "normal"})
+        assert quiet.names[-1] == "Report"
+
+    with caplog.at_level("INFO", "assistant.api.queries"):
+        asyncio.run(scenario())
+    for word in ("stage-load-start", "memory-evict", "throttled", "'level': 'normal'"):
+        assert word in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_a_closed_line_takes_nothing_more() -> None:
+    async def scenario() -> None:
+        events = QueryEvents()
+        backend = Backend(events)
+        queries = Queries(backend.answer, events)
+        queries.submit(Caller("wait").job)
+        await asyncio.sleep(0.01)
+        closing = asyncio.create_task(queries.close())
+        await asyncio.sleep(0)
+        with pytest.raises(Cancelled, match="stopping"):
+            queries.submit(Caller("late").job)
+        await closing
+        assert backend.order == ["wait"]
 
     asyncio.run(scenario())

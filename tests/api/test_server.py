@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import stat
 import time
 from pathlib import Path
@@ -169,3 +170,27 @@ def test_a_req_socket_is_answered_in_its_own_way(folder: Path) -> None:
             assert (reply["type"], reply["parent"]) == ("pong", "i")
 
     serve(folder, scenario)
+
+
+@pytest.mark.parametrize("slow_to_stop_s", [0, 1.0])
+def test_loads_that_are_cancelled_at_the_end_are_told(folder: Path, slow_to_stop_s: float) -> None:
+    async def run() -> list[dict[str, Any]]:
+        async with contextlib.AsyncExitStack() as ended:
+            backend = await ended.enter_async_context(served(folder))
+            with Raw(folder, "command") as raw:
+                backend.slow_to_stop_s = slow_to_stop_s
+                raw.send(header("load", {"stage": "asr"}, id="first"))
+                raw.send(header("load", {"stage": "asr"}, id="second"))
+                await asyncio.sleep(0.1)
+                started = time.monotonic()
+                await ended.aclose()
+                assert time.monotonic() - started < 0.8
+                replies = [raw.reply() or {}, raw.reply() or {}]
+                assert raw.reply(0.1) is None
+                return replies
+
+    replies = asyncio.run(run())
+    assert {reply["parent"] for reply in replies} == {"first", "second"}
+    for reply in replies:
+        assert (reply["type"], reply["data"]["code"], reply["data"]["exit_code"]) == ("error", "cancelled", 130)
+        assert "the load of asr" in reply["data"]["message"]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from pathlib import Path
 
 import pytest
+import zmq
 
-from assistant.api import wire
+from assistant.api import wire, zmtp
 from tests.api.backend import Backend
-from tests.api.talking import Raw, header, serve, with_client
+from tests.api.talking import Bytes, Raw, header, serve, with_client
 
 
 @pytest.mark.parametrize("socket", ["command", "control"])
@@ -52,14 +54,22 @@ def test_a_wrong_message_gets_a_typed_error(
     serve(folder, scenario)
 
 
-def test_a_frame_that_is_too_large_ends_its_connection_alone(folder: Path) -> None:
+def test_a_message_that_is_too_large_is_refused_and_its_sender_goes_on(folder: Path) -> None:
     async def scenario(backend: Backend) -> None:
         with Raw(folder, "command") as raw, Raw(folder, "control") as small:
             raw.send(header("ask"), bytes(33 * 2**20))
+            raw.send(header("ask"), *[bytes(30 * 2**20)] * 3)
+            raw.send(header("ask", {"text": "hello"}))
             small.send(bytes(65 * 1024))
-            await asyncio.sleep(0.3)
-            assert await asyncio.to_thread(raw.reply, 0.2) is None
-            assert (await with_client(folder, lambda client: client.ping())).pid
+            small.send(header("ping"), bytes(65 * 1024))
+            small.send(header("ping"))
+            for words in ("33554432", "33554432"):
+                reply = await asyncio.to_thread(raw.reply) or {}
+                assert (reply["parent"], reply["data"]["code"]) == ("i", "bad-message")
+                assert words in reply["data"]["message"]
+            assert (await asyncio.to_thread(raw.reply) or {})["type"] == "accepted"
+            kinds = [(await asyncio.to_thread(small.reply) or {})["type"] for _ in range(3)]
+            assert kinds == ["error", "error", "pong"]
             assert backend.heard == []
 
     serve(folder, scenario)
@@ -94,29 +104,42 @@ def test_a_hundred_clients_that_vanish_leave_nothing_running(folder: Path) -> No
 
     async def scenario(backend: Backend) -> None:
         await asyncio.to_thread(vanish)
-        backend.go.set()
         await asyncio.sleep(0.2)
-        assert len(backend.order) <= 5  # the others were refused
+        assert backend.cancelled == backend.order  # the others never began
+        assert len(backend.order) > 5, "a place in the line was not given back"
         sent = await with_client(folder, lambda client: list(client.replies(client.ask(wire.Ask(text="hello")))))
         assert sent[-1][0].outcome == "answered"
 
     serve(folder, scenario)
 
 
-def test_a_caller_that_vanishes_cancels_its_query(folder: Path) -> None:
+def test_a_caller_that_vanishes_cancels_its_queries_while_they_are_silent(folder: Path) -> None:
     async def scenario(backend: Backend) -> None:
         with Raw(folder, "command") as raw:
             raw.send(header("ask", {"text": "wait 1"}))
             raw.send(header("ask", {"text": "wait 2"}))
             await asyncio.sleep(0.1)
         await asyncio.sleep(0.1)
-        backend.go.set()  # the next thing that the first query tells finds nobody
-        await asyncio.sleep(0.2)
-        backend.go.clear()
+        assert (backend.order, backend.cancelled) == (["wait 1"], ["wait 1"])
         with Raw(folder, "command") as other:
             other.send(header("ask", {"text": "hello"}))
             await asyncio.sleep(0.2)
-        assert "hello" in backend.order
+        assert backend.order == ["wait 1", "hello"]
+
+    serve(folder, scenario)
+
+
+def test_a_caller_that_leaves_before_it_is_heard_leaves_nothing_running(folder: Path) -> None:
+    async def scenario(backend: Backend) -> None:
+        words = zmtp.GREETING + zmtp.ready() + zmtp.encoded([header("ask", {"text": "wait"})], False)
+        with Bytes(folder / "command.sock", words):
+            pass  # the loop stood still meanwhile: all of it arrives at once
+        await asyncio.sleep(0.1)
+        assert backend.cancelled == backend.order
+        with Raw(folder, "command") as other:
+            other.send(header("ask", {"text": "hello"}))
+            await asyncio.sleep(0.1)
+        assert backend.order[-1] == "hello"
 
     serve(folder, scenario)
 
@@ -124,14 +147,50 @@ def test_a_caller_that_vanishes_cancels_its_query(folder: Path) -> None:
 def test_a_caller_that_does_not_read_holds_up_nobody(folder: Path) -> None:
     async def scenario(backend: Backend) -> None:
         with Raw(folder, "control") as lazy:
+            lazy.socket.setsockopt(zmq.SNDTIMEO, 300)
+            sent = 0
 
             def flood() -> None:
-                for _ in range(5000):
-                    lazy.send(header("status"))
+                nonlocal sent
+                with contextlib.suppress(zmq.Again):
+                    while sent < 20_000:
+                        lazy.send(header("status"))
+                        sent += 1
 
             await asyncio.to_thread(flood)
+            assert sent < 20_000, "it may say more and more without reading"
             for _ in range(20):
                 await with_client(folder, lambda client: client.ping())
                 await asyncio.sleep(0)
+            for _ in range(sent):  # nothing that it was told is lost
+                assert (await asyncio.to_thread(lazy.reply) or {})["type"] == "status"
+
+
+@pytest.mark.parametrize("socket", ["command", "control"])
+def test_an_error_of_ours_is_an_answer_too(folder: Path, socket: str) -> None:
+    async def scenario(backend: Backend) -> None:
+        backend.broken = True
+        bad = header("status") if socket == "control" else header("load", {"stage": "llm"})
+        with Raw(folder, socket) as raw:
+            for _ in range(3):
+                raw.send(bad)
+            for _ in range(5):
+                raw.send(header("nothing"))
+            replies = [await asyncio.to_thread(raw.reply) for _ in range(8)]
+        codes = [reply["data"]["code"] for reply in replies if reply]
+        assert sorted(codes) == ["internal"] * 3 + ["unknown-command"] * 5
+        assert all(reply and reply["parent"] == "i" for reply in replies)
+
+    serve(folder, scenario)
+
+
+def test_what_is_no_zeromq_is_hung_up_on(folder: Path) -> None:
+    async def scenario(backend: Backend) -> None:
+        for words in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" + bytes(63), zmtp.GREETING + b"\x00\x01a"):
+            with await asyncio.to_thread(Bytes, folder / "control.sock", words) as raw:
+                assert await asyncio.to_thread(raw.gone)
+        assert (await with_client(folder, lambda client: client.ping())).pid
+
+    serve(folder, scenario)
 
     serve(folder, scenario)
