@@ -5,6 +5,7 @@ Imports no engine library: those live in workers.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -37,6 +38,9 @@ from assistant.stages.supervisor import StageSpec, Supervisor
 from assistant.tasks import uninterrupted
 
 log = logging.getLogger(__name__)
+
+_LEAVE_S = 1.0
+"""That workers get to leave by themselves."""
 
 
 class Assistant:
@@ -110,9 +114,15 @@ class Assistant:
     async def _close(self) -> None:
         try:
             await self._housekeeper.close()
+            hurry = asyncio.get_running_loop().call_later(_LEAVE_S, self.end_workers)
             await self.memory.close()
+            hurry.cancel()
         finally:
             await self._server.close()
+
+    def end_workers(self) -> None:
+        """All of them at once, whatever they do: for an end that must not wait for one that stands still."""
+        self._server.kill()
 
     @property
     def fork_server_pid(self) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import resource
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -80,3 +82,13 @@ def keep_malloc_tidy() -> None:
     mallopt(_M_ARENA_MAX, 1)
     mallopt(_M_TRIM_THRESHOLD, _TRIM_FROM)
     mallopt(_M_MMAP_THRESHOLD, _TRIM_FROM)
+
+
+_DESCRIPTORS = 16384
+
+
+def allow_descriptors() -> None:
+    """As many open files as we may have: 1024, the usual limit, are soon used up by clients that come and stay."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, _DESCRIPTORS) if most > 0 else _DESCRIPTORS, most))

@@ -64,8 +64,8 @@ def daemon_owner(folder: Path | None = None) -> str:
     """The name under which the daemon of a runtime folder (default: ours) keeps its ledger: "daemon", or one of its own
     where somebody runs another daemon in another place."""
     usual = (Path(f"/run/user/{os.getuid()}/assistant"), Path("/run/assistant"), state_dir() / "run")
-    folder = folder or runtime_dir()
-    return "daemon" if folder in usual else f"daemon-{zlib.crc32(os.fsencode(folder)):08x}"
+    real = (folder or runtime_dir()).resolve()
+    return "daemon" if real in {one.resolve() for one in usual} else f"daemon-{zlib.crc32(os.fsencode(real)):08x}"
 
 
 def control_socket() -> Path:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from assistant.config import Config
 
+_LEAVE_S = 1.0
+"""That a running query gets to end by itself."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -22,9 +24,10 @@ def main(args: list[str]) -> int:
     """Runs until a signal or `shutdown`. The exit code."""
     from assistant.cli_output import say
     from assistant.errors import AssistantError, ConfigError
-    from assistant.machine import keep_malloc_tidy
+    from assistant.machine import allow_descriptors, keep_malloc_tidy
 
     keep_malloc_tidy()
+    allow_descriptors()
     try:
         if len(args) % 2 or any(flag != "--set" for flag in args[::2]):
             raise ConfigError("usage: python -m assistant.service [--set key=value]...")
@@ -62,6 +65,8 @@ async def _serve(config: Config) -> None:
         ):
             say(f"ready: {folder}")
             await stop.wait()
+            # a query that runs is cancelled; a worker that does not hear of it must not keep us for long
+            asyncio.get_running_loop().call_later(_LEAVE_S, assistant.end_workers)
 
 
 if __name__ == "__main__":

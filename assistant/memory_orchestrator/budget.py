@@ -28,6 +28,11 @@ class Budget:
     def usable(self) -> int:
         return max(0, self.total - self.margin)
 
+    @property
+    def taken(self) -> int:
+        """How much more would be usable if other programs held nothing."""
+        return max(0, self.total + self.others - self.margin) - self.usable
+
 
 def decide(machine: Machine, anon_by_us: int, *, configured_mib: float, margin_mib: float) -> Budget:
     """budget = min(configured, cgroup limit - what others hold in it, MemTotal - what others hold), in bytes.

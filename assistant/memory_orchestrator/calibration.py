@@ -31,8 +31,12 @@ class _Measured(msgspec.Struct, frozen=True):
     """The folder of derived files that the load used; empty = none."""
 
     def counts(self) -> bool:
-        size = min(self.anon, self.file) >= 0 and 0 < self.anon + self.file < _ABSURD
-        return size and (not self.derived or Path(self.derived).exists())
+        if min(self.anon, self.file) < 0 or not 0 < self.anon + self.file < _ABSURD:
+            return False
+        try:
+            return not self.derived or Path(self.derived).exists()
+        except (OSError, ValueError):  # no name that a folder can have
+            return False
 
 
 class Calibration:
@@ -85,6 +89,8 @@ def _merge(old: int, new: int) -> int:
 
 def _read(file: Path) -> dict[str, _Measured]:
     try:
+        if not file.is_file():  # a pipe would block us
+            return {}
         return msgspec.json.decode(file.read_bytes(), type=dict[str, _Measured])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return {}

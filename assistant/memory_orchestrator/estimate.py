@@ -21,6 +21,9 @@ KV_POOL = 2.25
 own size at 900 tokens, and 2.16 at the moment of the last copy at 4,000."""
 HEADROOM = 1.05
 """On a measured peak: the next query may be a little longer."""
+_CREDIBLE = 4
+"""A measured peak of so many guesses was not measured on this model, whoever wrote it down; believed, it would keep the
+stage from ever being loaded and measured again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,10 @@ def estimate(stage: str, engine: str, weight_bytes: int, kv: int = 0, measured: 
     `measured`: an earlier peak of the same model and settings, less what its key-value cache took (`without_kv`).
     """
     shape = SHAPES[engine]
-    if measured is not None and measured.total > 0:
+    anon = weight_bytes * shape.anon_per_weight + shape.anon_fixed
+    file = weight_bytes * shape.file_per_weight + shape.file_fixed
+    if measured is not None and 0 < measured.total <= (anon + file) * _CREDIBLE:
         anon, file = measured.anon * HEADROOM, measured.file * HEADROOM
-    else:
-        anon = weight_bytes * shape.anon_per_weight + shape.anon_fixed
-        file = weight_bytes * shape.file_per_weight + shape.file_fixed
     return Need(stage=stage, anon=int(anon + kv * KV_POOL), file=int(file), kv=kv)
 
 

@@ -29,7 +29,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from assistant.errors import AssistantError, NotRunning
-from assistant.memory_orchestrator.segment import publish, remove_left_behind
+from assistant.memory_orchestrator.segment import process_start, publish, remove_left_behind
 from assistant.messages import Level, Mode
 
 MAGIC = b"VALEDGR1"
@@ -61,6 +61,7 @@ class RowState(IntEnum):
     """Forked, the engine imported, no weights yet."""
 
 
+_STATES = frozenset(RowState)
 MODES: tuple[Mode, ...] = ("sequential", "overlap", "resident")
 """By their number in the header."""
 LEVELS: tuple[Level, ...] = ("normal", "elevated", "high", "critical")
@@ -171,11 +172,13 @@ class LedgerReader:
     def __init__(self, name: str, directory: Path = SHM) -> None:
         """Raises `NotRunning` when there is no such segment."""
         try:
-            fd = os.open(directory / name, os.O_RDONLY | os.O_CLOEXEC)
+            # the folder is everybody's: a pipe would block us, a link lead us elsewhere
+            fd = os.open(directory / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
         except OSError as error:
             raise NotRunning(f"there is no ledger {name}: {error.strerror}") from None
         try:
-            if os.fstat(fd).st_size < SIZE:
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode) or found.st_size < SIZE:
                 raise NotRunning(f"the ledger {name} is not of this version")
             self._map = mmap.mmap(fd, SIZE, access=mmap.ACCESS_READ)
         finally:
@@ -207,8 +210,12 @@ def _decode(body: bytes) -> LedgerView | None:
     for index in range(ROWS):
         stage, engine, model, worker, state, *numbers = _ROW.unpack_from(body, _HEADER_SIZE + index * _ROW_SIZE)
         if stage.strip(b"\0"):
+            if state not in _STATES:
+                return None
             rows.append(Row(_str(stage), _str(engine), _str(model), worker, RowState(state), *numbers))
     budget, margin, base_anon, base_file, peak_anon, peak_total, updated, mode, level, measured = rest
+    if mode >= len(MODES) or level >= len(LEVELS):
+        return None
     return LedgerView(
         pid, budget, margin, base_anon, base_file, peak_anon, peak_total, updated, MODES[mode], LEVELS[level],
         measured, tuple(rows),
@@ -274,16 +281,6 @@ def _writer(fd: int) -> tuple[int, int]:
 def _alive(pid: int, start: int) -> bool:
     """The start time tells a process from a later one that was given the same number."""
     return pid > 0 and process_start(pid) == start
-
-
-def process_start(pid: int) -> int:
-    """Field 22 of /proc/PID/stat: clock ticks since boot; 0 when there is no such process, or only its zombie."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace")
-    except OSError:
-        return 0
-    fields = stat.rpartition(")")[2].split()
-    return 0 if fields[0] in "ZX" else int(fields[19])
 
 
 def _text(text: str, size: int) -> bytes:

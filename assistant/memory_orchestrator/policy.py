@@ -80,7 +80,9 @@ class Snapshot:
     """What the daemon and its fork server hold."""
     held: tuple[Held, ...] = ()
     others: int = 0
-    """What other programs hold of what could be ours: no lease of ours gives it back."""
+    """What other programs hold of what could be usable: no lease of ours gives it back."""
+    most: int = 0
+    """The budget if other programs held nothing."""
     squeezable: bool = False
     """Whether mapped weights may count by `FILE_SHARE` where they can never fit whole."""
     margin_note: str = ""
@@ -189,7 +191,7 @@ def _taken(snapshot: Snapshot, needs: Sequence[Need], cost: int) -> str:
 def _never(snapshot: Snapshot, needs: Sequence[Need], cost: int) -> str:
     room = snapshot.room + snapshot.others
     return (
-        f"{_names(needs)} needs {_mib(cost)} MiB, but the budget of {_mib(snapshot.budget + snapshot.others)} MiB"
+        f"{_names(needs)} needs {_mib(cost)} MiB, but the budget of {_mib(max(snapshot.budget, snapshot.most))} MiB"
         f" - margin {_mib(snapshot.margin)}{snapshot.margin_note} - our own processes {_mib(snapshot.base)} leaves"
         f" {f'{_mib(room)} MiB' if room > 0 else 'nothing'};"
         f" raise memory.budget_mib or lower memory.margin_mib, or choose a smaller stages.{needs[0].stage}.model"

@@ -9,10 +9,13 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from assistant.errors import AssistantError
+
+_LOCK_TRIES, _LOCK_STEP_S = 50, 0.01
 
 LivingOwner = Callable[[int], int]
 """From the descriptor of a segment, the pid of its owner; 0 when that has gone."""
@@ -39,6 +42,18 @@ def publish(fresh: Path, path: Path, living_owner: LivingOwner) -> None:
             raise AssistantError(f"{path} is in the way of the ledger: {error.strerror}; remove it") from None
 
 
+def _lock(fd: int) -> None:
+    """Held for no longer than a removal takes; the kernel frees it when we die. Raises `OSError` when somebody keeps
+    it longer."""
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(_LOCK_STEP_S)
+    raise BlockingIOError(errno.EAGAIN, "somebody holds it locked")
+
+
 def remove_left_behind(path: Path, living_owner: LivingOwner) -> None:
     """Removes a segment whose owner has gone. Raises `AssistantError` when it lives, `OSError` for what is not ours.
 
@@ -51,7 +66,7 @@ def remove_left_behind(path: Path, living_owner: LivingOwner) -> None:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
             raise FileExistsError(errno.EEXIST, "it is not a file of ours")
-        fcntl.flock(fd, fcntl.LOCK_EX)  # held for no longer than this takes; the kernel frees it when we die
+        _lock(fd)
         owner = living_owner(fd)
         if owner:
             raise AssistantError(f"process {owner} already keeps the ledger {path.name}", code="ledger-in-use")
@@ -59,3 +74,13 @@ def remove_left_behind(path: Path, living_owner: LivingOwner) -> None:
             path.unlink()
     finally:
         os.close(fd)
+
+
+def process_start(pid: int) -> int:
+    """Field 22 of /proc/PID/stat: clock ticks since boot; 0 when there is no such process, or only its zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace")
+    except OSError:
+        return 0
+    fields = stat.rpartition(")")[2].split()
+    return 0 if fields[0] in "ZX" else int(fields[19])

@@ -77,7 +77,7 @@ class WhisperAsr:
         self._config = config
         self._free = free
         self._derived = ""
-        self._made = False
+        self._exceptional = False
         self._options = msgspec.convert(dict(config.options), Options)
         self._model: Any = None
         self._ct2: Any = None
@@ -90,7 +90,7 @@ class WhisperAsr:
             model=self._config.model,
             sample_rate=ASR_RATE,
             derived=self._derived,
-            made_derived=self._made,
+            exceptional=self._exceptional,
         )
 
     def load(self) -> None:
@@ -120,11 +120,12 @@ class WhisperAsr:
             try:
                 if found is None:
                     found = int8_copy(self._config.model_dir, layout, cache)
-                    self._made = True
+                    self._exceptional = True
             except EngineFailed as error:
                 log.warning("no int8 copy (slower to load, the same afterwards): %s", error.message)
                 return None
             check = found.check(full=self._config.distrust_cache)
+            self._exceptional = self._exceptional or check.pending
             try:
                 model = self._opened(found.path) if check.plausible else None
             except ModelDamaged:

@@ -27,8 +27,9 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Whether `run` gives partial results before the last one."""
     derived: str = ""
     """The folder of files made from the model for this machine that the load used; empty = none."""
-    made_derived: bool = False
-    """Whether this load made them, which takes more memory than the next one will."""
+    exceptional: bool = False
+    """Whether this load made them, or compared them whole (which maps them once more): it took more memory than the
+    next one will."""
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):

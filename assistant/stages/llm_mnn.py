@@ -54,7 +54,7 @@ class MnnLlm:
         self._llm: Any = None
         self._cache = mnn_cache.cache_of(config, free)
         self._mapped: Found | None = None
-        self._made = False
+        self._exceptional = False
         self._check: Check | None = None
         self._context = self._options.context_tokens
         self._vocabulary: Vocabulary
@@ -62,7 +62,9 @@ class MnnLlm:
     @property
     def info(self) -> EngineInfo:
         folder = str(self._mapped.path) if self._mapped else ""
-        return EngineInfo(name="mnn", model=self._config.model, streaming=True, derived=folder, made_derived=self._made)
+        return EngineInfo(
+            name="mnn", model=self._config.model, streaming=True, derived=folder, exceptional=self._exceptional
+        )
 
     # --- load -------------------------------------------------------------------------------------------------------
     def load(self) -> None:
@@ -81,7 +83,7 @@ class MnnLlm:
             found = self._cache.find()
             if found is None:
                 found = mnn_cache.build(self._config.model_dir, self._cache, self._config.threads)
-                self._made = True
+                self._exceptional = True
         except EngineFailed as error:
             if error.code != NOT_WRITABLE:
                 raise
@@ -91,6 +93,7 @@ class MnnLlm:
             self._llm = self._opened(None)
             return
         self._check = found.check(full=self._config.distrust_cache)
+        self._exceptional = self._exceptional or self._check.pending
         self._llm = self._opened(found.path)
         self._mapped = found
         if not self._check.pending:

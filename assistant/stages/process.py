@@ -47,6 +47,8 @@ _STOP_GRACE_S = 1.0
 """Each rung of the ladder."""
 _KILL_GRACE_S = 5.0
 """Beyond the last one, for a kernel that takes back gigabytes on a machine that swaps."""
+_FORK_S = 10.0
+"""A fork takes milliseconds, and the interpreter of the fork server some seconds on a slow board."""
 _EXIT_S = 1.0
 """From the end of a worker's socket to the word of its end."""
 
@@ -78,7 +80,7 @@ class Worker:
         log_read, log_write = os.pipe2(os.O_CLOEXEC)
         try:
             with theirs:
-                forked = await self._server.fork(theirs, log_write, deadline_s)
+                forked = await self._server.fork(theirs, log_write, min(deadline_s, _FORK_S))
         except BaseException as error:
             if isinstance(error, StageError):
                 error.stage = self.stage.value

@@ -158,7 +158,7 @@ class Supervisor:
         next."""
         if not self._worked or self._info is None:
             return False
-        if not self._info.made_derived:
+        if not self._info.exceptional:
             usage = without_kv(peak, self._tokens * self.spec.kv_token_bytes)
             self._calibration.learn(self.spec.calibration_key(self._threads), usage, self._info.derived)
         return True

@@ -76,7 +76,7 @@ class PiperTts:
         self._config = config
         self._free = free
         self._derived = ""
-        self._made = False
+        self._exceptional = False
         try:
             self._options = msgspec.convert(dict(config.options), Options)
         except msgspec.ValidationError as error:
@@ -95,7 +95,7 @@ class PiperTts:
             sample_rate=rate,
             streaming=True,
             derived=self._derived,
-            made_derived=self._made,
+            exceptional=self._exceptional,
         )
 
     def load(self) -> None:
@@ -131,8 +131,9 @@ class PiperTts:
         for _ in range(2):
             if found is None:
                 found = tts_piper_cache.build(onnx, cache)
-                self._made = True
+                self._exceptional = True
             check = found.check(full=self._config.distrust_cache)
+            self._exceptional = self._exceptional or check.pending
             # nothing is spoken before the comparison has come out well
             opened = check.plausible and self._open_sessions(found.path)
             if check.good() and opened:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from assistant.memory_orchestrator.calibration import Calibration
-from assistant.memory_orchestrator.probe import Usage
+from assistant.memory_orchestrator.estimate import estimate
+from assistant.memory_orchestrator.probe import MIB, Usage
 
 
 def test_what_was_measured_is_known_the_next_time(tmp_path: Path) -> None:
@@ -33,3 +35,21 @@ def test_a_damaged_calibration_file_is_as_good_as_none(tmp_path: Path, content: 
     assert known.peak("k") is None
     known.learn("k", Usage(1, 2))
     assert Calibration(file).peak("k") == Usage(1, 2)
+
+
+@pytest.mark.parametrize("derived", ["/x" * 3000, "\\u0000", "/nowhere"])
+def test_a_folder_that_cannot_be_is_one_that_is_not_there(tmp_path: Path, derived: str) -> None:
+    file = tmp_path / "measured.json"
+    file.write_text(f'{{"k": {{"anon": 1, "file": 1, "derived": "{derived}"}}}}')
+    assert Calibration(file).peak("k") is None
+
+
+def test_a_pipe_in_the_place_of_the_file_keeps_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "measured.json")
+    assert Calibration(tmp_path / "measured.json").peak("k") is None
+
+
+def test_a_figure_that_was_not_measured_on_this_model_is_not_believed() -> None:
+    guess = estimate("llm", "mnn", 100 * MIB)
+    assert estimate("llm", "mnn", 100 * MIB, measured=Usage(500 << 30, 0)) == guess
+    assert estimate("llm", "mnn", 100 * MIB, measured=guess.usage) != guess

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 import time
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -281,3 +283,36 @@ def test_what_has_the_name_of_a_ledger_and_is_none_is_named_and_left_alone(tmp_p
     with pytest.raises(AssistantError, match="in the way"):
         LedgerWriter("a", tmp_path)
     assert [one.name for one in tmp_path.iterdir()] == ["a"]
+
+
+def test_what_only_looks_like_a_ledger_is_said_to_be_none(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(NotRunning):
+        LedgerReader("pipe", tmp_path)
+    writer = LedgerWriter("a", tmp_path)
+    try:
+        with (tmp_path / "a").open("r+b") as file:  # a later version's mode, with the right checksum
+            body = bytearray(file.read())
+            body[96] = 77
+            body[28:32] = zlib.crc32(body[32:]).to_bytes(4, "little")
+            file.seek(0)
+            file.write(body)
+        with pytest.raises(NotRunning, match="version"):
+            LedgerReader("a", tmp_path).read()
+    finally:
+        writer.close()
+
+
+def test_somebody_who_locks_what_was_left_behind_does_not_keep_us(tmp_path: Path) -> None:
+    writer = child("w = LedgerWriter('a', Path(sys.argv[1])); print('on', flush=True); time.sleep(60)", tmp_path)
+    assert writer.stdout is not None
+    writer.stdout.readline()
+    writer.kill()
+    writer.communicate()
+    with (tmp_path / "a").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        started = time.monotonic()
+        with pytest.raises(AssistantError, match="in the way"):
+            LedgerWriter("a", tmp_path)
+        assert time.monotonic() - started < 3
+    LedgerWriter("a", tmp_path).close()

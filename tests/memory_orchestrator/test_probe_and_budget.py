@@ -227,3 +227,10 @@ def test_the_budget_of_a_cgroup_is_what_is_left_and_what_we_hold() -> None:
     machine = Machine(2000 * MIB, 1500 * MIB, cgroup_limit=800 * MIB, cgroup_left=500 * MIB)
     assert decide(machine, 200 * MIB, configured_mib=0, margin_mib=0).total == 700 * MIB
     assert decide(machine, 400 * MIB, configured_mib=0, margin_mib=0).total == 800 * MIB
+
+
+def test_a_margin_larger_than_the_machine_can_never_be_kept_whoever_holds_what() -> None:
+    budget = decide(MACHINE, 0, configured_mib=0, margin_mib=5000)
+    assert (budget.usable, budget.taken) == (0, 0)
+    assert decide(MACHINE, 0, configured_mib=0, margin_mib=1800).taken == 200 * MIB
+    assert decide(MACHINE, 0, configured_mib=0, margin_mib=300).taken == 500 * MIB

@@ -25,7 +25,7 @@ class Misbehaving:
 
     @property
     def info(self) -> EngineInfo:
-        return EngineInfo(name="misbehaving", model=self._model, made_derived=self._how == "make-derived")
+        return EngineInfo(name="misbehaving", model=self._model, exceptional=self._how == "make-derived")
 
     def load(self) -> None:
         match self._how:

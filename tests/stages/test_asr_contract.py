@@ -61,7 +61,7 @@ def test_it_says_what_it_is_before_and_after_loading(case: AsrCase, engine: Asr,
     unloaded = case.build(tmp_path, tmp_path)
     loaded = engine.info
     # what it derived from the model is known after the load alone
-    assert unloaded.info == msgspec.structs.replace(loaded, derived="", made_derived=False)
+    assert unloaded.info == msgspec.structs.replace(loaded, derived="", exceptional=False)
     assert (engine.info.name, engine.info.model, engine.info.sample_rate) == (case.engine, case.model, 16_000)
 
 

@@ -90,7 +90,7 @@ def test_the_engine_names_its_cache_and_says_whether_it_made_it(llm: ModelInfo, 
 
     for made_now in (True, False):
         info = asyncio.run(loaded())
-        assert (info.derived, info.made_derived) == (str(folder(tmp_path)), made_now)
+        assert (info.derived, info.exceptional) == (str(folder(tmp_path)), made_now)
 
 
 def test_a_start_of_the_same_boot_reads_nothing_in_full(llm: ModelInfo, good: Path) -> None:

@@ -75,7 +75,7 @@ def test_an_engine_names_its_files_and_says_whether_it_made_them(voice: ModelInf
     for made_now in (True, False):
         engine = PiperTts(config_of(voice, tmp_path))
         engine.load()
-        assert (engine.info.derived, engine.info.made_derived) == (str(folder(tmp_path)), made_now)
+        assert (engine.info.derived, engine.info.exceptional) == (str(folder(tmp_path)), made_now)
         engine.close()
 
 

@@ -182,7 +182,7 @@ def test_the_engine_names_its_copy_and_says_whether_it_made_it(whisper: ModelInf
     for made_now in (True, False):
         engine = WhisperAsr(config_of(whisper.path, tmp_path))
         engine.load()
-        assert (engine.info.derived, engine.info.made_derived) == (str(copy_in(tmp_path)), made_now)
+        assert (engine.info.derived, engine.info.exceptional) == (str(copy_in(tmp_path)), made_now)
         engine.close()
 
 
