@@ -118,7 +118,8 @@ _PREFIX = struct.Struct("<8sIIQI")
 
 def _check_version() -> None:
     """Raises `AssistantError` code "other-version" when a living process writes a ledger that is not of our version."""
-    from assistant.memory_orchestrator.ledger import MAGIC, SHM, VERSION, process_start, segment_name
+    from assistant.memory_orchestrator.ledger import MAGIC, SHM, VERSION, segment_name
+    from assistant.memory_orchestrator.segment import process_start
 
     try:
         # the folder is everybody's: a pipe would block us, a link lead us elsewhere

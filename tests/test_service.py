@@ -75,7 +75,7 @@ def test_its_import_path_is_lean() -> None:
         "print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"typer", "rich", "numpy", "soundfile", "soxr", "sounddevice", "zmq"} & set(loaded)
+    assert not {"typer", "rich", "numpy", "soundfile", "soxr", "sounddevice"} & set(loaded)
 
 
 def test_shutdown_over_the_socket_ends_it_like_a_signal(place: Place) -> None:

@@ -1,8 +1,7 @@
 """One ROUTER socket inside the asyncio loop: peers come, send messages, are answered, leave. Knows frames, no messages.
 
-What a peer can make us hold has a bound, whatever it sends or does not read: so many peers, so many bytes of messages
-that still arrive (`zmtp.Room`), and nothing is read from a peer that does not read us. When a peer leaves we know it
-at once. Imports `errors`, `zmtp`.
+Not `zmq.asyncio`: there, one client that does not read would hold up the replies to all others, because sends wait in
+one line. Here a send succeeds, or says at once that this peer is slow or gone. Imports zmq, `errors`, `callers`.
 """
 
 from __future__ import annotations
@@ -10,206 +9,230 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
+import resource
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
-from assistant.api import zmtp
-from assistant.errors import AssistantError, ConfigError
+import zmq
+
+from assistant.api.callers import Caller, Callers
+from assistant.errors import AssistantError, ConfigError, UsageError
 
 log = logging.getLogger(__name__)
 
-MAX_PEERS = 32
-"""Connections at a time; further ones are closed."""
-_AT_ONCE = 16
-"""Messages of a peer before others have their turn."""
-_UNREAD_BYTES = 256 * 1024
-"""Replies that a peer has not read; nothing more is read from it until it has."""
+_UNHEARD = 1
+"""Whole messages of a peer that libzmq takes before we have taken them."""
+_UNREAD = 64
+"""Replies that a peer has not read, beyond what the kernel holds for it."""
+_BACKLOG = 64
+_HANDSHAKE_MS = 5000
+_AT_ONCE = 64
+_BYTES_AT_ONCE = 2**20
+"""Frames, and bytes, that are taken before other work of the loop has its turn."""
+_RETRY_S = 0.02
 _SLOWEST_S = 10.0
-"""For the rest of a message that has begun, and for reading what we say."""
-_LAST_WORDS_S = 0.1
-_LAST_TURNS = 4
+_LAST_WORDS_MS = 100
+_OTHER_FILES = 224
+"""Descriptors that are not connections; more than a daemon has open."""
 
 
 class PeerGone(Exception):
     """It has left, or has not read for seconds."""
 
 
+class PeerSlow(Exception):
+    """It has left too much unread just now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one message."""
+
+    frame_bytes: int
+    """libzmq closes the connection of a peer that announces more."""
+    header_bytes: int
+    body_bytes: int
+    """Of all frames behind the header together."""
+    frames: int
+    """The header among them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Peer:
     """Who sent a message, and how a reply finds back."""
 
-    connection: Connection
-    enveloped: bool
+    caller: Caller
+    envelope: tuple[bytes, ...]
+    """The frames that lead a reply back: a REQ socket adds an empty one."""
 
     @property
     def left(self) -> asyncio.Future[None]:
         """Done as soon as it has gone."""
-        return self.connection.left
+        return self.caller.left
 
 
 Heard = Callable[[Peer, list[bytes], AssistantError | None], None]
 """Takes a message; the error says why it was not kept whole (its header may be there)."""
 
 
-class Connection(asyncio.Protocol):
-    def __init__(self, reader: zmtp.Reader, heard: Heard, peers: set[Connection]) -> None:
-        self._reader, self._heard, self._peers = reader, heard, peers
-        self._loop = asyncio.get_running_loop()
-        self._again: asyncio.Handle | None = None
-        self._deadline: asyncio.TimerHandle | None = None
-        self._readable = asyncio.Event()
-        self._readable.set()
-        self._transport: asyncio.Transport
-        self.left: asyncio.Future[None] = self._loop.create_future()
+@dataclass(slots=True)
+class _Arriving:
+    """A message that is taken frame by frame, so that nothing is kept of what is too large."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._peers.add(self)
-        if len(self._peers) > MAX_PEERS:
-            log.warning("a client is turned away: %d are connected", MAX_PEERS)
-            return self._transport.abort()
-        self._transport.set_write_buffer_limits(high=_UNREAD_BYTES)
-        self._transport.write(zmtp.GREETING + zmtp.ready())
-        self._watch()
+    limits: Limits
+    peer: Peer
+    frames: list[bytes] = field(default_factory=list)
+    refused: AssistantError | None = None
+    count: int = 0
+    body: int = 0
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._peers.discard(self)
-        self._reader.drop()
-        for handle in (self._again, self._deadline):
-            if handle is not None:
-                handle.cancel()
-        self._readable.set()
-        if not self.left.done():
-            self.left.set_result(None)
-
-    def data_received(self, data: bytes) -> None:
-        self._reader.feed(data)
-        self._pump()
-
-    def pause_writing(self) -> None:
-        self._readable.clear()
-        self._transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        self._readable.set()
-        self._pump_soon()
-
-    def _pump(self) -> None:
-        """Hands over what has arrived, a few messages at a time."""
-        self._again = None
-        for _ in range(_AT_ONCE):
-            if not self._readable.is_set() or self._transport.is_closing():
-                return
-            try:
-                found = self._reader.next()
-            except zmtp.NotZmtp:
-                return self._transport.abort()
-            if found is None:
-                self._watch()
-                return self._transport.resume_reading()
-            self._take(found)
-        self._transport.pause_reading()
-        self._pump_soon()
-
-    def _pump_soon(self) -> None:
-        if self._again is None:
-            self._again = self._loop.call_soon(self._pump)
-
-    def _take(self, found: zmtp.Message | bytes) -> None:
-        if isinstance(found, bytes):
-            if found.startswith(b"\4PING"):
-                self._transport.write(zmtp.command(b"PONG", found[7:23]))
+    def add(self, frame: zmq.Frame) -> None:
+        size, limits = len(frame), self.limits
+        if not self.count and not size and frame.more and len(self.peer.envelope) == 1:
+            self.peer = Peer(self.peer.caller, (*self.peer.envelope, b""))
             return
-        self._in_time()
-        try:
-            self._heard(Peer(self, found.enveloped), found.frames, found.refused)
-        except Exception:
-            log.exception("a message ended with an error of ours")  # the next one is heard all the same
+        self.count += 1
+        self.body += size if self.count > 1 else 0
+        if self.count == 1 and size > limits.header_bytes:
+            self._refuse(f"the header has {size} bytes; at most {limits.header_bytes} are taken")
+        elif self.count > limits.frames:
+            self._refuse(f"the message has more than {limits.frames} frames, which is what is taken")
+        elif self.body > limits.body_bytes:
+            self._refuse(f"at most {limits.body_bytes} bytes are taken behind the header")
+        if self.refused is None:
+            self.frames.append(frame.bytes)
 
-    def _watch(self) -> None:
-        """What has begun must end in time: a message that stands still would keep the room of others."""
-        if not self._reader.unfinished:
-            self._in_time()
-        elif self._deadline is None:
-            self._deadline = self._loop.call_later(_SLOWEST_S, self._transport.abort)
-
-    def _in_time(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    # --- to the peer ------------------------------------------------------------------------------------------------
-    def write(self, data: bytes) -> None:
-        """Raises `PeerGone`."""
-        if self._transport.is_closing():
-            raise PeerGone
-        self._transport.write(data)
-
-    async def read_by_peer(self) -> None:
-        """Waits until it has read most of what it was told. Raises `PeerGone`."""
-        try:
-            await asyncio.wait_for(self._readable.wait(), _SLOWEST_S)
-        except TimeoutError:
-            self._transport.abort()
-            raise PeerGone from None
-
-    def close(self) -> None:
-        self._transport.close()
-
-    def abort(self) -> None:
-        self._transport.abort()
+    def _refuse(self, what: str) -> None:
+        """Keeps the header alone, for the `id` of the answer."""
+        del self.frames[1:]
+        if self.refused is None:
+            self.refused = UsageError(f"{what} (docs/protocol.md has the format)", code="bad-message")
 
 
 class Endpoint:
-    def __init__(self, path: Path, limits: zmtp.Limits, room: zmtp.Room, heard: Heard) -> None:
-        self._path, self._limits, self._room, self._heard = path, limits, room, heard
-        self._peers: set[Connection] = set()
-        self._server: asyncio.Server | None = None
+    def __init__(
+        self, context: zmq.Context[zmq.Socket[bytes]], path: Path, limits: Limits, heard: Heard, most: int | None = None
+    ) -> None:
+        """`most` connections at a time; None: half of what the limit of open files leaves."""
+        self._context, self._path, self._limits, self._heard = context, path, limits, heard
+        self._most = _half_of_the_files() if most is None else most
+        self._arriving: _Arriving | None = None
+        self._again: asyncio.Handle | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._socket: zmq.Socket[bytes] | None = None
 
     async def open(self) -> None:
         """Binds the path (0600), replacing a file that a killed daemon left there; the caller holds the daemon's lock.
 
         Raises `ConfigError`.
         """
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._loop = asyncio.get_running_loop()
+        router: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
+        for option, value in (
+            (zmq.ROUTER_MANDATORY, 1),
+            (zmq.LINGER, 0),
+            (zmq.MAXMSGSIZE, self._limits.frame_bytes),
+            (zmq.RCVHWM, _UNHEARD),
+            (zmq.SNDHWM, _UNREAD),
+            (zmq.BACKLOG, _BACKLOG),
+            (zmq.HANDSHAKE_IVL, _HANDSHAKE_MS),
+        ):
+            router.setsockopt(option, value)
+        self._callers = Callers(self._context, router, str(self._path), self._most)
         mask = os.umask(0o177)
         try:
             self._path.unlink(missing_ok=True)
-            listener.bind(str(self._path))
-        except OSError as error:
-            listener.close()
+            router.bind(f"ipc://{self._path}")
+        except OSError as error:  # zmq.ZMQError is one
+            self._callers.close()
+            router.close()
             raise ConfigError(f"the socket {self._path} cannot be made: {error}", code="runtime-dir") from None
         finally:
             os.umask(mask)
-        self._server = await asyncio.get_running_loop().create_unix_server(self._connection, sock=listener)
+        self._socket = router
+        self._fd: int = router.getsockopt(zmq.FD)  # type: ignore[assignment]
+        self._loop.add_reader(self._fd, self._drain)
+        self._look_again()
 
-    def _connection(self) -> Connection:
-        return Connection(zmtp.Reader(self._limits, self._room), self._heard, self._peers)
+    def _drain(self) -> None:
+        """Takes what has arrived. The descriptor tells only that something changed, so nothing may be left behind."""
+        self._again = None
+        room = _BYTES_AT_ONCE
+        for _ in range(_AT_ONCE):
+            if self._socket is None:
+                return
+            if room <= 0:
+                break
+            try:
+                frame = self._socket.recv(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            room -= len(frame)
+            self._take(frame)
+        self._look_again()
+
+    def _take(self, frame: zmq.Frame) -> None:
+        if self._arriving is None:
+            fd: int = frame.get(zmq.SRCFD)
+            self._arriving = _Arriving(self._limits, Peer(self._callers.of(frame.bytes, fd), (frame.bytes,)))
+            return
+        found = self._arriving
+        found.add(frame)
+        if frame.more:
+            return
+        self._arriving = None
+        try:
+            self._heard(found.peer, found.frames, found.refused)
+        except Exception:
+            log.exception("a message ended with an error of ours")  # the next one is heard all the same
+
+    def _look_again(self) -> None:
+        if self._again is None and self._socket is not None:
+            self._again = self._loop.call_soon(self._drain)
 
     def send_now(self, peer: Peer, frames: list[bytes]) -> None:
-        """Raises `PeerGone`. What a peer does not read is bounded by what is read from it."""
-        peer.connection.write(zmtp.encoded(frames, peer.enveloped))
+        """Raises `PeerGone`, `PeerSlow`."""
+        if self._socket is None or peer.left.done():
+            raise PeerGone
+        try:
+            self._socket.getsockopt(zmq.EVENTS)  # else libzmq looks a millisecond later who has gone
+            self._socket.send_multipart([*peer.envelope, *frames], zmq.NOBLOCK)
+        except zmq.Again:
+            raise PeerSlow from None
+        except zmq.ZMQError:  # EHOSTUNREACH
+            peer.caller.leave()
+            raise PeerGone from None
+        finally:
+            # both may have swallowed the descriptor's sign that something arrived
+            self._look_again()
 
     async def send(self, peer: Peer, frames: list[bytes]) -> None:
         """Waits for a slow peer, a while. Raises `PeerGone`."""
-        await peer.connection.read_by_peer()
-        self.send_now(peer, frames)
+        give_up = time.monotonic() + _SLOWEST_S
+        while True:
+            try:
+                return self.send_now(peer, frames)
+            except PeerSlow:
+                if time.monotonic() > give_up:
+                    raise PeerGone from None
+            await asyncio.sleep(_RETRY_S)
 
     async def close(self) -> None:
-        """Removes the socket. What was just said has a moment to leave."""
-        if self._server is None:
+        """Removes the socket. What was just said has a moment to leave, for which the context's end waits."""
+        if self._socket is None:
             return
-        self._server.close()
+        router, self._socket = self._socket, None
+        self._loop.remove_reader(self._fd)
+        if self._again is not None:
+            self._again.cancel()
+        self._callers.close()
+        router.close(linger=_LAST_WORDS_MS)
         self._path.unlink(missing_ok=True)
-        leaving = list(self._peers)
-        for connection in leaving:
-            connection.close()
-        if leaving:
-            await asyncio.wait([connection.left for connection in leaving], timeout=_LAST_WORDS_S)
-        for _ in range(_LAST_TURNS):  # of the loop: some were just accepted
-            for connection in list(self._peers):
-                connection.abort()
-            await asyncio.sleep(0)
+
+
+def _half_of_the_files() -> int:
+    """libzmq ends the whole process when it cannot open one more."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, (most - _OTHER_FILES) // 2) if most > 0 else 8192

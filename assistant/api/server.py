@@ -1,4 +1,4 @@
-"""The daemon's two ROUTER sockets: commands, and controls that never wait behind them. Knows no pipeline.
+"""The daemon's two ROUTER sockets: commands, and controls that never wait behind them. Imports zmq; knows no pipeline.
 
 Every message gets an answer, whatever is in it; nothing that a client sends or stops reading ends the daemon.
 """
@@ -15,22 +15,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+import zmq
+
 from assistant import __version__
 from assistant.api import sockets, wire
-from assistant.api.endpoint import Endpoint, Peer, PeerGone
+from assistant.api.endpoint import Endpoint, Limits, Peer, PeerGone, PeerSlow
 from assistant.api.queries import Job, Queries, QueryEvents
-from assistant.api.zmtp import Limits, Room
 from assistant.errors import AssistantError, BusyNow, Cancelled, EngineFailed, UsageError
 from assistant.messages import Stage, Status
 from assistant.query import Answer, Query
 
 log = logging.getLogger(__name__)
 
-MAX_ARRIVING_BYTES = 33 * 2**20
-"""Of the messages that have not come whole, of all clients together: room for one of the largest."""
-_COMMAND_LIMITS = Limits(wire.MAX_HEADER_BYTES, wire.MAX_PCM_BYTES, wire.MAX_FRAMES)
-_CONTROL_LIMITS = Limits(wire.MAX_HEADER_BYTES, wire.MAX_HEADER_BYTES, wire.MAX_FRAMES)
-_MAX_CONTROLS_BYTES = 2 * 2**20
+_COMMAND_LIMITS = Limits(wire.MAX_FRAME_BYTES, wire.MAX_HEADER_BYTES, wire.MAX_PCM_BYTES, wire.MAX_FRAMES)
+_CONTROL_LIMITS = Limits(wire.MAX_HEADER_BYTES, wire.MAX_HEADER_BYTES, wire.MAX_HEADER_BYTES, wire.MAX_FRAMES)
 _MAX_ORDERS = 8
 """Loads and unloads at the same time."""
 _BUSY_ORDERS_MS = 1000
@@ -56,16 +54,16 @@ class Server:
         self._orders: dict[asyncio.Task[None], _Order] = {}
         self._stopping = False
         self._deliveries: set[asyncio.Task[None]] = set()
-        # each its own: recordings that arrive do not crowd out a cancel
-        self._commands = Endpoint(folder / sockets.COMMAND, _COMMAND_LIMITS, Room(MAX_ARRIVING_BYTES), self._command)
-        self._controls = Endpoint(folder / sockets.CONTROL, _CONTROL_LIMITS, Room(_MAX_CONTROLS_BYTES), self._control)
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._commands = Endpoint(self._context, folder / sockets.COMMAND, _COMMAND_LIMITS, self._command)
+        self._controls = Endpoint(self._context, folder / sockets.CONTROL, _CONTROL_LIMITS, self._control)
 
     async def __aenter__(self) -> Self:
-        await self._commands.open()
         try:
+            await self._commands.open()
             await self._controls.open()
         except BaseException:
-            await self._commands.close()
+            await self._close()
             raise
         return self
 
@@ -83,8 +81,13 @@ class Server:
             _, late = await asyncio.wait(leftover, timeout=_LAST_REPLIES_S)
             for task in late:
                 task.cancel()
+        await self._close()
+
+    async def _close(self) -> None:
         await self._commands.close()
         await self._controls.close()
+        # waits for the last replies to leave, a tenth of a second at most
+        self._context.term()
 
     # --- command.sock -----------------------------------------------------------------------------------------------
     def _command(self, peer: Peer, frames: list[bytes], refused: AssistantError | None) -> None:
@@ -170,10 +173,13 @@ class Server:
         except Exception as error:
             log.exception("%s ended with an error of ours", order.name)
             reply = wire.failure(_ours(error))
-        self._tell(order, reply)
+        if not order.told:
+            order.told = True
+            with contextlib.suppress(PeerGone):
+                await self._commands.send(order.peer, wire.encode(reply, parent=order.parent))
 
     def _tell(self, order: _Order, reply: wire.Reply) -> None:
-        """Once."""
+        """Once, and without a wait."""
         if not order.told:
             order.told = True
             self._reply(self._commands, order.peer, wire.encode(reply, parent=order.parent))
@@ -212,7 +218,7 @@ class Server:
         try:
             yield
         except AssistantError as error:
-            told = error
+            told = error.with_traceback(None)  # which holds the frames, and by `told` itself, until the next collection
         except Exception as error:
             log.exception("a message ended with an error of ours")
             told = _ours(error)
@@ -221,8 +227,13 @@ class Server:
         self._reply(endpoint, peer, wire.encode(wire.failure(told), parent=wire.id_of(frames)))
 
     def _reply(self, endpoint: Endpoint, peer: Peer, frames: list[bytes]) -> None:
-        with contextlib.suppress(PeerGone):
+        """A reply for which a client has left no room is lost: nobody waits for one that does not read."""
+        try:
             endpoint.send_now(peer, frames)
+        except PeerSlow:
+            log.info("a client does not read; a reply to it is lost")
+        except PeerGone:
+            pass
 
 
 @dataclass(slots=True)

@@ -26,9 +26,11 @@ MAX_HEADER_BYTES = 64 * 1024
 """Of a command."""
 MAX_REPLY_BYTES = 16 * 2**20
 """Of the header of a reply, which may hold a long answer."""
-MAX_PCM_BYTES = 32 * 2**20
+MAX_FRAME_BYTES = 8 * 2**20
+"""Of one PCM frame of a command."""
+MAX_PCM_BYTES = 30 * 2**20
 """Of all PCM frames of a message together: 15 minutes at 16 kHz are 29 MB."""
-MAX_FRAMES = 64
+MAX_FRAMES = 5
 """The header among them."""
 MAX_AGE_MS = 3_600_000
 
@@ -207,12 +209,15 @@ def encode(
         parent=parent,
     )
     frame = _json(header)
-    most = MAX_HEADER_BYTES if isinstance(data, _Data) else MAX_REPLY_BYTES
+    command = isinstance(data, _Data)
+    most = MAX_HEADER_BYTES if command else MAX_REPLY_BYTES
     if len(frame) > most:
         raise _bad(f"the header has {len(frame)} bytes; at most {most} are taken")
     if len(pcm) > MAX_PCM_BYTES:
         raise _bad(f"the recording has {len(pcm)} bytes; at most {MAX_PCM_BYTES} are taken")
-    return [frame, pcm] if pcm else [frame]
+    if not command:
+        return [frame, pcm] if pcm else [frame]
+    return [frame, *(pcm[at : at + MAX_FRAME_BYTES] for at in range(0, len(pcm), MAX_FRAME_BYTES))]
 
 
 def _json(data: Any) -> bytes:

@@ -12,11 +12,15 @@ from typing import Any, TypeVar
 
 import zmq
 
-from assistant.api import zmtp
 from assistant.api.client import Client
 from tests.api.backend import Backend, served
 
 T = TypeVar("T")
+
+GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
+"""The first words of ZeroMQ's protocol, version 3.0 (rfc.zeromq.org/spec/23), with the mechanism NULL."""
+READY = b"\x04\x1c\x05READY\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER"
+HELLO = GREETING + READY
 
 
 def serve(folder: Path, scenario: Callable[[Backend], Awaitable[T]], stop: Callable[[], None] = lambda: None) -> T:
@@ -63,11 +67,22 @@ class Raw:
 class Bytes:
     """A client that speaks ZeroMQ's protocol by hand, and says what no library would."""
 
-    def __init__(self, path: Path, first: bytes = zmtp.GREETING + zmtp.ready()) -> None:
+    def __init__(self, path: Path, first: bytes = HELLO) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(3)
         self._socket.connect(str(path))
         self._socket.sendall(first)
+        if first == HELLO:  # libzmq hangs up on whoever says more before it was greeted
+            self._read(len(GREETING))
+            self._read(self._read(2)[1])
+
+    def _read(self, size: int) -> bytes:
+        found = b""
+        while len(found) < size:
+            more = self._socket.recv(size - len(found))
+            assert more, "it hung up"
+            found += more
+        return found
 
     def begin(self, size: int, flags: int = 1) -> None:
         """Announces a frame; by default, more follow it."""
@@ -75,6 +90,10 @@ class Bytes:
 
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)
+
+    def say(self, message: bytes) -> None:
+        """A short message of one frame."""
+        self._socket.sendall(bytes((0, len(message))) + message)
 
     def gone(self, within_s: float = 3) -> bool:
         """Whether the other side closes the connection."""

@@ -11,10 +11,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
+import zmq
 
 from assistant.api import sockets, wire
-from assistant.api.endpoint import Endpoint, Peer
-from assistant.api.zmtp import Limits, Room
+from assistant.api.endpoint import Endpoint, Limits, Peer
 from assistant.errors import AssistantError
 from assistant.memory_orchestrator.ledger import SHM, LedgerWriter, segment_name
 from assistant.paths import daemon_owner
@@ -75,7 +75,8 @@ def test_a_command_line_that_is_killed_leaves_no_silent_query_running(place: Pla
 
 def test_an_interruption_before_anything_was_accepted_hangs_up(place: Place) -> None:
     """What has hung up is cancelled; see the tests of the server."""
-    limits = Limits(wire.MAX_HEADER_BYTES, wire.MAX_PCM_BYTES, wire.MAX_FRAMES)
+    limits = Limits(wire.MAX_FRAME_BYTES, wire.MAX_HEADER_BYTES, wire.MAX_PCM_BYTES, wire.MAX_FRAMES)
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
 
     async def run() -> None:
         folder = sockets.prepared(place.runtime)
@@ -88,8 +89,8 @@ def test_an_interruption_before_anything_was_accepted_hangs_up(place: Place) -> 
         def mute(peer: Peer, frames: list[bytes], refused: AssistantError | None) -> None:
             asked.append(peer)
 
-        controls = Endpoint(folder / sockets.CONTROL, limits, Room(2**20), pong)
-        commands = Endpoint(folder / sockets.COMMAND, limits, Room(2**20), mute)
+        controls = Endpoint(context, folder / sockets.CONTROL, limits, pong)
+        commands = Endpoint(context, folder / sockets.COMMAND, limits, mute)
         await controls.open()
         await commands.open()
         process = place.start("ask", "hello", "--no-speech")
@@ -101,6 +102,7 @@ def test_an_interruption_before_anything_was_accepted_hangs_up(place: Place) -> 
         await asyncio.wait_for(asked[0].left, 1)
         await controls.close()
         await commands.close()
+        context.term()
 
     asyncio.run(run())
 

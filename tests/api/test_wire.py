@@ -45,6 +45,14 @@ def test_sound_travels_raw_behind_the_header_in_any_number_of_frames() -> None:
     assert wire.decode([frames[0], b"ab", b"cd"], ALL).pcm == b"abcd"
 
 
+def test_a_long_recording_is_sent_in_frames_that_are_taken() -> None:
+    pcm = b"ab" * (wire.MAX_PCM_BYTES // 2)
+    frames = wire.encode(wire.Ask(), pcm=pcm)
+    assert [len(frame) for frame in frames[1:]] == [8 * 2**20] * 3 + [6 * 2**20]
+    assert len(frames) <= wire.MAX_FRAMES
+    assert wire.decode(frames, ALL).pcm == pcm
+
+
 def test_a_reply_names_the_command_that_it_answers() -> None:
     frames = wire.encode(wire.Pong(version="1", pid=3), parent="7")
     assert json.loads(frames[0])["parent"] == "7"
@@ -87,8 +95,8 @@ def test_the_smallest_command_has_defaults_for_everything_else() -> None:
         ([b'{"v":1,"id":"a","type":"ask","data":' + b"[" * 30_000 + b"]" * 30_000 + b"}"], "bad-message", ""),
         ([b"[" * 60_000], "bad-message", ""),
         ([b"x" * 70_000], "bad-message", "65536"),
-        ([header()] + [b""] * 64, "bad-message", "65 frames"),
-        ([header(), b"\0" * (wire.MAX_PCM_BYTES + 2)], "bad-message", "33554432"),
+        ([header()] + [b""] * 5, "bad-message", "6 frames"),
+        ([header(), b"\0" * (wire.MAX_PCM_BYTES + 2)], "bad-message", "31457280"),
     ],
 )
 def test_what_is_wrong_is_named(frames: list[bytes], code: str, words: str) -> None:
@@ -159,7 +167,7 @@ def test_what_is_no_unicode_or_too_large_is_not_sent() -> None:
         wire.encode(wire.Ask(text="a \udc80"))
     with pytest.raises(UsageError, match="65536"):
         wire.encode(wire.Ask(text="x" * 70_000))
-    with pytest.raises(UsageError, match="33554432"):
+    with pytest.raises(UsageError, match="31457280"):
         wire.encode(wire.Ask(), pcm=bytes(wire.MAX_PCM_BYTES + 2))
 
 
