@@ -49,6 +49,7 @@ class Callers:
         self._monitor.connect(place)
         self._fd: int = self._monitor.getsockopt(zmq.FD)  # type: ignore[assignment]
         self._loop.add_reader(self._fd, self.look)
+        self.look()  # libzmq signals only to whoever has found nothing before
 
     def look(self) -> None:
         """Takes all that has happened: the descriptor tells only that there is something new."""

@@ -26,6 +26,8 @@ _UNHEARD = 1
 """Whole messages of a peer that libzmq takes before we have taken them."""
 _UNREAD = 64
 """Replies that a peer has not read, beyond what the kernel holds for it."""
+_MOST = 512
+"""Connections at a time."""
 _BACKLOG = 64
 _HANDSHAKE_MS = 5000
 _AT_ONCE = 64
@@ -115,9 +117,9 @@ class Endpoint:
     def __init__(
         self, context: zmq.Context[zmq.Socket[bytes]], path: Path, limits: Limits, heard: Heard, most: int | None = None
     ) -> None:
-        """`most` connections at a time; None: half of what the limit of open files leaves."""
+        """`most` connections at a time; None: 512, or less when the limit of open files is low."""
         self._context, self._path, self._limits, self._heard = context, path, limits, heard
-        self._most = _half_of_the_files() if most is None else most
+        self._most = _share_of_the_files() if most is None else most
         self._arriving: _Arriving | None = None
         self._again: asyncio.Handle | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -232,7 +234,7 @@ class Endpoint:
         self._path.unlink(missing_ok=True)
 
 
-def _half_of_the_files() -> int:
-    """libzmq ends the whole process when it cannot open one more."""
+def _share_of_the_files() -> int:
+    """libzmq ends the whole process when it cannot open one more: most are for those that are about to be closed."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(1, (most - _OTHER_FILES) // 2) if most > 0 else 8192
+    return min(_MOST, max(1, (most - _OTHER_FILES) // 4)) if most > 0 else _MOST

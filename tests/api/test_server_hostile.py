@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from assistant.api import wire
+from assistant.errors import UsageError
 from tests.api.backend import Backend
 from tests.api.talking import GREETING, Bytes, Raw, header, serve, with_client
 
@@ -199,5 +201,20 @@ def test_what_is_no_zeromq_is_hung_up_on(folder: Path) -> None:
                 with await asyncio.to_thread(Bytes, folder / "control.sock", words) as raw:
                     assert await asyncio.to_thread(raw.gone)
         assert (await with_client(folder, lambda client: client.ping())).pid
+
+    serve(folder, scenario)
+
+
+def test_an_error_that_was_told_holds_its_message_no_longer(folder: Path) -> None:
+    async def scenario(backend: Backend) -> None:
+        gc.collect()
+        gc.disable()  # which looks when many objects were made, not when they are large
+        try:
+            with Raw(folder, "command") as raw:
+                raw.send(header("nothing"), bytes(2**20))
+                assert (await asyncio.to_thread(raw.reply) or {})["type"] == "error"
+            assert [one for one in gc.get_objects() if isinstance(one, UsageError)] == []
+        finally:
+            gc.enable()
 
     serve(folder, scenario)
