@@ -112,6 +112,7 @@ def test_more_connections_than_the_usual_limit_of_files_do_not_end_it(place: Pla
         held.callback(daemon.terminate)
         assert place.wait_ready(daemon), place.log()
         with Client(place.runtime) as client:
+            client.ping()
             for number in range(1100):
                 one = held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
                 one.connect(str(place.runtime / ("command.sock" if number % 2 else "control.sock")))
