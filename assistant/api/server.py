@@ -120,11 +120,17 @@ class Server:
 
         job = Job(ask, message.pcm, tell)
         self._queries.submit(job)
+
+        def abandoned(_: object) -> None:
+            self._abandoned(job)
+
         # at once, not when there is something to tell: a load or a long recording may be silent for a while
-        peer.left.add_done_callback(lambda _: self._abandoned(job))
+        peer.left.add_done_callback(abandoned)
         task = asyncio.create_task(self._deliver(peer, outbox, job))
         self._deliveries.add(task)
         task.add_done_callback(self._deliveries.discard)
+        # a client may stay for years: nothing of its queries stays with it
+        task.add_done_callback(lambda _: peer.left.remove_done_callback(abandoned))
 
     def _abandoned(self, job: Job) -> None:
         if not job.ended:
