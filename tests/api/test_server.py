@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import stat
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ import zmq
 
 from assistant.api import wire
 from assistant.api.client import Client
+from assistant.api.queries import Job
 from assistant.errors import BusyNow, MemoryRefused, NeverFits, UsageError
 from assistant.messages import Stage
 from tests.api.backend import Backend, served
@@ -194,3 +196,19 @@ def test_loads_that_are_cancelled_at_the_end_are_told(folder: Path, slow_to_stop
     for reply in replies:
         assert (reply["type"], reply["data"]["code"], reply["data"]["exit_code"]) == ("error", "cancelled", 130)
         assert "the load of asr" in reply["data"]["message"]
+
+
+def test_a_client_that_stays_keeps_nothing_of_its_queries(folder: Path) -> None:
+    """A recording has a hundred kilobytes, and a client stays for years."""
+
+    def ask(client: Client) -> int:
+        for _ in range(20):
+            list(client.replies(client.ask(wire.Ask(speech=True), b"\1\2" * 1000)))
+        gc.collect()
+        return sum(isinstance(one, Job) for one in gc.get_objects())
+
+    async def scenario(backend: Backend) -> None:
+        assert await with_client(folder, ask) <= 1  # the last one may be on its way out
+        assert len(backend.heard) == 20
+
+    serve(folder, scenario)
