@@ -15,8 +15,8 @@ from assistant.errors import UsageError
 _REMOVE_TRIES, _REMOVE_WAIT_S = 200, 0.02
 
 
-class NoCgroups(UsageError):
-    default_code = "no-memory-cgroups"
+NO_CGROUPS = "no-memory-cgroups"
+"""Code of the `UsageError` where none can be made."""
 
 
 class MemoryCgroup:
@@ -30,19 +30,23 @@ class MemoryCgroup:
         self.limit = limit
 
     def __enter__(self) -> Self:
-        """Raises `NoCgroups` with the reason where none can be made."""
+        """Raises `UsageError` code "no-memory-cgroups" with the reason where none can be made."""
         why = self._why_not()
         if why:
-            raise NoCgroups(f"a memory cgroup is needed, and {why}")
+            raise UsageError(f"a memory cgroup is needed, and {why}", code=NO_CGROUPS)
         try:
             self.path.mkdir()
         except OSError as error:
-            raise NoCgroups(f"a memory cgroup is needed, and {self.path} cannot be made: {error.strerror}") from None
+            raise UsageError(
+                f"a memory cgroup is needed, and {self.path} cannot be made: {error.strerror}", code=NO_CGROUPS
+            ) from None
         try:
             self._restrict()
         except OSError as error:
             self._remove()
-            raise NoCgroups(f"a memory cgroup is needed, and {self.path} takes no limit: {error.strerror}") from None
+            raise UsageError(
+                f"a memory cgroup is needed, and {self.path} takes no limit: {error.strerror}", code=NO_CGROUPS
+            ) from None
         return self
 
     def _why_not(self) -> str:

@@ -103,7 +103,8 @@ class _CgroupLog(threading.Thread):
 
 
 def run_at(limit_mib: int, asked: Sequence[mix.Asked], sets: Sequence[str]) -> AtLimit:
-    """Asks all of `asked` of a daemon inside a cgroup of its own. Raises `NoCgroups`, or what kept it from starting."""
+    """Asks all of `asked` of a daemon inside a cgroup of its own. Raises `UsageError` where there are none, or what
+    kept it from starting."""
     forget_pages([paths.cache_dir(), paths.models_dir()])
     with MemoryCgroup(f"assistant-bench-{os.getpid()}", limit_mib * MIB) as group:
         with OwnDaemon(sets, procs=group.procs) as daemon:
@@ -172,7 +173,7 @@ def _mib(size: int) -> float:
 
 
 def measure(limits: Sequence[int | None], queries: int, sets: Sequence[str]) -> Limits:
-    """`limits` in MiB; None = find the smallest. Raises `NoCgroups`, `ModelError`, `StageError`."""
+    """`limits` in MiB; None = find the smallest. Raises `UsageError` without cgroups, `ModelError`, `StageError`."""
     with MemoryCgroup(f"assistant-bench-{os.getpid()}", 64 * MIB):
         pass  # a machine without cgroups says so before anybody waits
     recorded = mix.voices()

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from assistant import paths
 from assistant.audio.formats import read_audio
 from assistant.bench import limits, mix
-from assistant.bench.cgroups import MemoryCgroup, NoCgroups
+from assistant.bench.cgroups import MemoryCgroup
 from assistant.bench.daemons import OwnDaemon
 from assistant.bench.limits_least import Probe, least_limit
 from assistant.bench.observer import LedgerLog, gone
+from assistant.errors import UsageError
 from assistant.model_store.store import ModelInfo
 
 MIB = 1 << 20
@@ -100,7 +101,7 @@ def test_a_real_daemon_tells_its_evictions(model: Callable[[str], ModelInfo], se
 def test_a_machine_without_memory_cgroups_is_refused_with_the_reason(tmp_path: Path, controllers: str | None) -> None:
     if controllers is not None:
         (tmp_path / "cgroup.subtree_control").write_text(controllers)
-    with pytest.raises(NoCgroups) as refused, MemoryCgroup("one", 64 * MIB, root=tmp_path):
+    with pytest.raises(UsageError) as refused, MemoryCgroup("one", 64 * MIB, root=tmp_path):
         pass
     assert refused.value.code == "no-memory-cgroups"
     assert any(why in refused.value.message for why in ("only root", "has none", "not enabled"))
@@ -112,7 +113,7 @@ def small() -> Iterator[MemoryCgroup]:
     try:
         with MemoryCgroup(f"assistant-test-{os.getpid()}", 24 * MIB) as group:
             yield group
-    except NoCgroups as error:
+    except UsageError as error:
         pytest.skip(error.message)
 
 
@@ -138,7 +139,7 @@ def test_a_cgroup_is_removed_with_whoever_lives_in_it() -> None:
             while not group.procs.read_text():
                 pass
             raise ZeroDivisionError
-    except NoCgroups as error:
+    except UsageError as error:
         pytest.skip(error.message)
     assert sleeper.wait() == -9
     assert not group.path.exists()

@@ -17,9 +17,9 @@ import pytest
 
 from assistant.api import wire
 from assistant.api.client import Client
-from assistant.bench.cgroups import MemoryCgroup, NoCgroups
+from assistant.bench.cgroups import MemoryCgroup
 from assistant.bench.daemons import OwnDaemon
-from assistant.errors import AssistantError
+from assistant.errors import AssistantError, UsageError
 from assistant.memory_orchestrator.ledger import SHM, segment_name, stale_segments
 from assistant.memory_orchestrator.probe import MIB
 from assistant.messages import STAGE_ORDER, Outcome, QueryReport
@@ -53,7 +53,7 @@ def group() -> Iterator[MemoryCgroup]:
     one = MemoryCgroup(f"assistant-faults-{os.getpid()}", 1200 * MIB)
     try:
         one.__enter__()
-    except NoCgroups as error:
+    except UsageError as error:
         pytest.skip(error.message)
     try:
         yield one

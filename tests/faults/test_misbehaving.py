@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from assistant.bench.cgroups import MemoryCgroup, NoCgroups
-from assistant.errors import AssistantError, EngineFailed, ModelDamaged, StageDied, StageHung
+from assistant.bench.cgroups import MemoryCgroup
+from assistant.errors import AssistantError, EngineFailed, ModelDamaged, StageDied, StageHung, UsageError
 from assistant.memory_orchestrator.calibration import Calibration
 from assistant.memory_orchestrator.housekeeper import Housekeeper
 from assistant.memory_orchestrator.ledger import LedgerReader, LedgerWriter, RowState
@@ -173,7 +173,7 @@ def test_the_kernels_oom_kill_is_a_typed_error(tmp_path: Path, fault_times: int)
                         async for _ in stage.run(REQUEST):
                             pass
                 assert group.oom_kills() == 1
-        except NoCgroups as error:
+        except UsageError as error:
             pytest.skip(error.message)
 
     run_faults(tmp_path, fault_times, fault, budget_mib=2000)
