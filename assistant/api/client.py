@@ -56,10 +56,8 @@ _BY_EXIT_CODE: dict[int, type[AssistantError]] = {
 def raised(told: wire.Failure) -> AssistantError:
     """The error of a reply, with the exit code and the retry hint that it had where it was raised."""
     base = _BY_EXIT_CODE.get(told.exit_code, StageError)
-    kind = type(base.__name__, (base,), {"retryable": told.retryable})
-    error: AssistantError = kind(
-        told.message, code=told.code, stage=told.stage, retry_after_ms=told.retry_after_ms
-    )  # fmt: skip
+    error = base(told.message, code=told.code, stage=told.stage, retry_after_ms=told.retry_after_ms)
+    error.__dict__["retryable"] = told.retryable  # of this one, whatever its class says
     return error
 
 
