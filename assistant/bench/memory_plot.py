@@ -33,12 +33,11 @@ def write_plot(path: Path, seen: Recorded, found: MemoryTimeline) -> None:
 
 def plot(seen: Recorded, found: MemoryTimeline) -> bytes:
     """An SVG document: what each stage held over time, the phases, the published figures, and the usable budget."""
-    finders = list(sys.meta_path)
     import pygal
     from pygal.style import Style
 
     # pygal installs an import hook of an old kind for its plug-ins, which makes every later import warn
-    sys.meta_path[:] = finders
+    sys.meta_path[:] = [one for one in sys.meta_path if type(one).__name__ != "PluginImportFixer"]
 
     sums = _cumulated(seen)
     top = max(value or 0 for _, value in sums[_LAYERS[-1]])
