@@ -9,12 +9,12 @@ import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import zmq
 
 from assistant.api import sockets, wire
+from assistant.closing import Closing
 from assistant.errors import (
     AssistantError,
     BusyNow,
@@ -61,7 +61,7 @@ def raised(told: wire.Failure) -> AssistantError:
     return error
 
 
-class Client:
+class Client(Closing):
     """`with Client() as client:`; used by one thread. One query at a time."""
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -88,14 +88,6 @@ class Client:
 
     def close(self) -> None:
         self._context.destroy(linger=0)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # --- one question, one reply ------------------------------------------------------------------------------------
     def ping(self, timeout_s: float = REPLY_S) -> wire.Pong:

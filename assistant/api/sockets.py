@@ -12,10 +12,9 @@ import socket
 import stat
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from assistant import paths
+from assistant.closing import Closing
 from assistant.errors import AssistantError, ConfigError
 
 COMMAND = "command.sock"
@@ -86,7 +85,7 @@ def somebody_listens(path: Path) -> bool:
     return True
 
 
-class DaemonLock:
+class DaemonLock(Closing):
     """Held for as long as the daemon lives; the kernel releases it with the process, however that ends.
 
     The file stays: removing it would let two processes hold locks on two files of the same name.
@@ -124,11 +123,3 @@ class DaemonLock:
             os.ftruncate(self._fd, 0)
             os.close(self._fd)
             self._fd = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

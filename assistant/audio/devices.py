@@ -5,9 +5,9 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from assistant.closing import Closing
 from assistant.errors import ConfigError, DeviceError
 
 _BLOCK_S = 0.1
@@ -47,7 +47,7 @@ def output_device(pattern: str = "") -> str:
     return matching[0]
 
 
-class Speaker:
+class Speaker(Closing):
     """Plays s16le mono as it arrives, in a thread of its own; `close` returns when all of it was heard.
 
     `opened` is a seam: called with (device, sample rate) it gives a started stream with `write`, `stop`, `abort`
@@ -114,17 +114,6 @@ class Speaker:
             self._error = DeviceError(f"{self._device!r} was lost while speaking: {error}", code="audio-device-lost")
         finally:
             stream.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
 
 def _open_stream(device: str, sample_rate: int) -> Any:

@@ -6,13 +6,12 @@ import contextlib
 import os
 import struct
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from assistant.closing import Closing
 from assistant.errors import UsageError
 
 
-class WavWriter:
+class WavWriter(Closing):
     """Writes s16le mono to `path` as it arrives; the file appears under its name only when it is whole.
 
     Writes beside the target and renames in `close`; leaving a `with` block by an exception removes it instead. A target
@@ -64,7 +63,7 @@ class WavWriter:
                 self._file.write(_wav_header(sample_rate, None))
             self._file.write(pcm)
         except OSError as error:
-            self.discard()
+            self.abort()
             raise self._cannot_write(error) from None
         self._data_bytes += len(pcm)
 
@@ -73,7 +72,7 @@ class WavWriter:
         if self._file.closed:
             return
         if not self._rate:
-            return self.discard()
+            return self.abort()
         try:
             if self._file.seekable():
                 self._file.seek(0)
@@ -82,27 +81,16 @@ class WavWriter:
             if not self._direct:
                 self._part.replace(self._target)
         except OSError as error:
-            self.discard()
+            self.abort()
             raise self._cannot_write(error) from None
 
-    def discard(self) -> None:
+    def abort(self) -> None:
         """Leaves nothing behind; an older file of that name stays as it was. Never raises."""
         with contextlib.suppress(OSError):
             self._file.close()
         if not self._direct:
             with contextlib.suppress(OSError):
                 self._part.unlink(missing_ok=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.discard()
 
 
 def _wav_header(rate: int, data_bytes: int | None) -> bytes:

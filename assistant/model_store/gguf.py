@@ -12,13 +12,13 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, overload
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from assistant.closing import Closing
 from assistant.errors import ModelDamaged, ModelMissing, ModelUnsupported
 from assistant.model_store.gguf_types import FORMATS, OTHER_TYPES, BlockFormat
 
@@ -214,7 +214,7 @@ def _tensors(cursor: _Cursor, count: int, alignment: int, size: int) -> dict[str
     return table
 
 
-class GgufFile:
+class GgufFile(Closing):
     """An open GGUF file. `metadata` values: int, float, bool, bytes (strings), numpy arrays, `StringArray`."""
 
     def __init__(self, path: Path) -> None:
@@ -269,11 +269,3 @@ class GgufFile:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -10,12 +10,11 @@ rotate-half variant. Grouped-query attention, Ainslie et al. 2023. SwiGLU, Shaze
 from __future__ import annotations
 
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from assistant.closing import Closing
 from assistant.model_store.gguf import GgufFile
 from assistant.model_store.llm_shape import read_shape
 from assistant.model_store.quant_blocks import dequantise
@@ -29,7 +28,7 @@ def _softmax(scores: Floats) -> Floats:
     return out
 
 
-class NumpyLlm:
+class NumpyLlm(Closing):
     """Holds all weights as float32: four bytes per parameter. One conversation at a time."""
 
     def __init__(self, gguf: Path) -> None:
@@ -128,11 +127,3 @@ class NumpyLlm:
 
     def close(self) -> None:
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -11,11 +11,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from assistant import paths
 from assistant.api.client import Client
+from assistant.closing import Closing
 from assistant.errors import NotRunning
 from assistant.memory_orchestrator.ledger import LedgerReader, segment_name
 
@@ -26,7 +26,7 @@ LONG = ("--set", "stages.llm.max_new_tokens=900", "--set", "stages.llm.system_pr
 """With these settings, the story takes some seconds."""
 
 
-class Place:
+class Place(Closing):
     """Sockets, state and settings that nobody else uses; the models and their laid-out weights are the user's."""
 
     def __init__(self) -> None:
@@ -106,14 +106,6 @@ class Place:
                 if stream is not None:
                     stream.close()
         shutil.rmtree(self.folder)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def children(pid: int) -> list[int]:
