@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import struct
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -112,27 +110,14 @@ def opened_ledger() -> LedgerReader:
         raise NotRunning(f"no daemon runs ({error.message}); start one with 'assistant run'") from None
 
 
-_PREFIX = struct.Struct("<8sIIQI")
-"""Of every version: magic, version, rows, sequence, the writer's process."""
-
-
 def _check_version() -> None:
     """Raises `AssistantError` code "other-version" when a living process writes a ledger that is not of our version."""
-    from assistant.memory_orchestrator.ledger import MAGIC, SHM, VERSION, segment_name
-    from assistant.memory_orchestrator.segment import process_start
+    from assistant.memory_orchestrator.ledger import VERSION, other_version, segment_name
 
-    try:
-        # the folder is everybody's: a pipe would block us, a link lead us elsewhere
-        fd = os.open(SHM / segment_name(paths.daemon_owner()), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-    except OSError:
+    found = other_version(segment_name(paths.daemon_owner()))
+    if found is None:
         return
-    with open(fd, "rb") as file:
-        head = file.read(_PREFIX.size)
-    if len(head) < _PREFIX.size:
-        return
-    magic, version, _, _, pid = _PREFIX.unpack(head)
-    if magic[:7] != MAGIC[:7] or (magic, version) == (MAGIC, VERSION) or not process_start(pid):
-        return
+    version, pid = found
     raise AssistantError(
         f"the running daemon (process {pid}) is of another version than this command: its ledger has version {version},"
         f" this one reads {VERSION}; stop it and start it anew with 'assistant run'",

@@ -36,35 +36,40 @@ def usable_cpus(root: Path = Path("/"), numbers: Iterable[int] | None = None) ->
 
 def _cpu(folder: Path, number: int) -> Cpu:
     topology = folder / "topology"
-    core = _number(topology / "core_id")
+    core = number_of(topology / "core_id")
     place = (
         (-1, -1, number)
         if core is None
-        else (_number(topology / "physical_package_id") or 0, _number(topology / "cluster_id") or 0, core)
+        else (number_of(topology / "physical_package_id") or 0, number_of(topology / "cluster_id") or 0, core)
     )
-    return Cpu(number, place, _number(folder / "cpu_capacity") or _FASTEST)
-
-
-def _number(file: Path) -> int | None:
-    try:
-        return int(file.read_text("ascii"))
-    except (OSError, ValueError):
-        return None
+    return Cpu(number, place, number_of(folder / "cpu_capacity") or _FASTEST)
 
 
 def process_age_s() -> float:
     """Seconds since this process was started, imports and all (resolution 10 ms)."""
-    ticks = int(Path("/proc/self/stat").read_text("ascii", errors="replace").rpartition(")")[2].split()[19])
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - process_start(os.getpid()) / os.sysconf("SC_CLK_TCK")
 
 
-def still_runs(pid: int) -> bool:
-    """False for a process that has ended, reaped or not."""
+def process_start(pid: int) -> int:
+    """Field 22 of /proc/PID/stat: clock ticks since boot; 0 when there is no such process, or only its zombie."""
+    told = "".join(lines_of(Path(f"/proc/{pid}/stat")))
+    fields = told.rpartition(")")[2].split()
+    return int(fields[19]) if fields and fields[0] not in "ZX" else 0
+
+
+# --- small files of the kernel: what is not there, or not to be read, says nothing ----------------------------------
+def lines_of(file: Path) -> list[str]:
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace")
+        return file.read_text("utf-8", "replace").splitlines()
     except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
+        return []
+
+
+def number_of(file: Path, base: int = 10) -> int | None:
+    try:
+        return int("".join(lines_of(file)), base)
+    except ValueError:
+        return None
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8

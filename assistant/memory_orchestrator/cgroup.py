@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from assistant.machine import lines_of, number_of
+
 _UNLIMITED = 1 << 60
 """cgroup v1 says "no limit" with a huge number."""
 
@@ -55,7 +57,7 @@ class Cgroups:
 
 def _own(root: Path) -> Iterator[tuple[Path, int]]:
     """Folders, nearest first, each with its version."""
-    for line in _lines(root / "proc/self/cgroup"):
+    for line in lines_of(root / "proc/self/cgroup"):
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if number == "0" and not controllers:
@@ -79,7 +81,7 @@ def _group(folder: Path, version: int) -> _Group:
 
 
 def _limit(group: _Group) -> int | None:
-    limit = _number(group.limit)
+    limit = number_of(group.limit)
     return limit if limit is not None and limit < _UNLIMITED else None
 
 
@@ -87,22 +89,10 @@ def _held(group: _Group) -> int:
     """What is charged, page cache apart: all of the cache, the active part too, as MemAvailable counts it. Weights
     become active by being loaded twice, and stay there, reclaimable, when their stage has long gone. Files in memory
     (tmpfs) are no cache."""
-    usage = _number(group.usage) or 0
+    usage = number_of(group.usage) or 0
     cache = 0
-    for line in _lines(group.stat):
+    for line in lines_of(group.stat):
         name, _, text = line.partition(" ")
         if name in (f"{group.prefix}inactive_file", f"{group.prefix}active_file") and text.isdigit():
             cache += int(text)
     return max(0, usage - cache)
-
-
-def _lines(file: Path) -> list[str]:
-    try:
-        return file.read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return []
-
-
-def _number(file: Path) -> int | None:
-    text = "".join(_lines(file)).strip()
-    return int(text) if text.isascii() and text.isdigit() else None

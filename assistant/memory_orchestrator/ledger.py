@@ -20,7 +20,6 @@ import atexit
 import contextlib
 import mmap
 import os
-import stat
 import struct
 import time
 import zlib
@@ -29,7 +28,8 @@ from enum import IntEnum
 from pathlib import Path
 
 from assistant.errors import AssistantError, NotRunning
-from assistant.memory_orchestrator.segment import process_start, publish, remove_left_behind
+from assistant.machine import process_start
+from assistant.memory_orchestrator.segment import opened, publish, remove_left_behind
 from assistant.messages import Level, Mode
 
 MAGIC = b"VALEDGR1"
@@ -37,6 +37,8 @@ VERSION = 2
 ROWS = 16
 _HEADER = struct.Struct("<8sIIQIIQQQQQQQQIIQ")
 _ROW = struct.Struct("<16s16s40sIIQQQQQQ")
+_ANY_VERSION = struct.Struct("<8sI12xI")
+"""What every version begins with: magic, version, rows, sequence, the writer's process."""
 _HEADER_SIZE = 128
 _ROW_SIZE = 128
 SIZE = _HEADER_SIZE + ROWS * _ROW_SIZE
@@ -172,17 +174,12 @@ class LedgerReader:
     def __init__(self, name: str, directory: Path = SHM) -> None:
         """Raises `NotRunning` when there is no such segment."""
         try:
-            # the folder is everybody's: a pipe would block us, a link lead us elsewhere
-            fd = os.open(directory / name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+            with opened(directory / name) as fd:
+                if os.fstat(fd).st_size < SIZE:
+                    raise NotRunning(f"the ledger {name} is not of this version")
+                self._map = mmap.mmap(fd, SIZE, access=mmap.ACCESS_READ)
         except OSError as error:
             raise NotRunning(f"there is no ledger {name}: {error.strerror}") from None
-        try:
-            found = os.fstat(fd)
-            if not stat.S_ISREG(found.st_mode) or found.st_size < SIZE:
-                raise NotRunning(f"the ledger {name} is not of this version")
-            self._map = mmap.mmap(fd, SIZE, access=mmap.ACCESS_READ)
-        finally:
-            os.close(fd)
 
     def read(self) -> LedgerView:
         """Raises `NotRunning` when its writer has died or the segment is not a ledger of this version."""
@@ -257,17 +254,10 @@ def _living_owner(fd: int) -> int:
 def _owner(path: Path) -> tuple[int, int] | None:
     """(pid, start) of the writer; None for no segment of ours; (0, 0) for one that is not a ledger."""
     try:
-        # the folder is everybody's: a pipe would block us, a link lead us elsewhere
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        with opened(path) as fd:
+            return _writer(fd)
     except OSError:
         return None
-    try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
-            return None
-        return _writer(fd)
-    finally:
-        os.close(fd)
 
 
 def _writer(fd: int) -> tuple[int, int]:
@@ -276,6 +266,21 @@ def _writer(fd: int) -> tuple[int, int]:
         return 0, 0
     fields = _HEADER.unpack_from(head)
     return fields[4], fields[6]
+
+
+def other_version(name: str, directory: Path = SHM) -> tuple[int, int] | None:
+    """(version, pid) when a living process writes a ledger of another layout under this name."""
+    try:
+        with opened(directory / name) as fd:
+            head = os.read(fd, _ANY_VERSION.size)
+    except OSError:
+        return None
+    if len(head) < _ANY_VERSION.size:
+        return None
+    magic, version, pid = _ANY_VERSION.unpack(head)
+    if magic[:7] != MAGIC[:7] or (magic, version) == (MAGIC, VERSION) or not process_start(pid):
+        return None
+    return version, pid
 
 
 def _alive(pid: int, start: int) -> bool:

@@ -10,7 +10,8 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from assistant.errors import AssistantError
@@ -42,6 +43,20 @@ def publish(fresh: Path, path: Path, living_owner: LivingOwner) -> None:
             raise AssistantError(f"{path} is in the way of the ledger: {error.strerror}; remove it") from None
 
 
+@contextmanager
+def opened(path: Path) -> Iterator[int]:
+    """The descriptor of a segment of ours, to read. Raises `OSError`, for what is not ours too."""
+    # the folder is everybody's: a pipe would block us, a link lead us elsewhere
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
+            raise FileExistsError(errno.EEXIST, "it is not a file of ours")
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def _lock(fd: int) -> None:
     """Held for no longer than a removal takes; the kernel frees it when we die. Raises `OSError` when somebody keeps
     it longer."""
@@ -60,27 +75,11 @@ def remove_left_behind(path: Path, living_owner: LivingOwner) -> None:
     Under a lock on that very file: of two who find it at the same moment, the second must not remove what the first
     has put in its place.
     """
-    # the folder is everybody's: a pipe would block us, a link lead us elsewhere
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
-    try:
+    with opened(path) as fd:
         found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
-            raise FileExistsError(errno.EEXIST, "it is not a file of ours")
         _lock(fd)
         owner = living_owner(fd)
         if owner:
             raise AssistantError(f"process {owner} already keeps the ledger {path.name}", code="ledger-in-use")
         if os.path.samestat(found, os.lstat(path)):
             path.unlink()
-    finally:
-        os.close(fd)
-
-
-def process_start(pid: int) -> int:
-    """Field 22 of /proc/PID/stat: clock ticks since boot; 0 when there is no such process, or only its zombie."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace")
-    except OSError:
-        return 0
-    fields = stat.rpartition(")")[2].split()
-    return 0 if fields[0] in "ZX" else int(fields[19])

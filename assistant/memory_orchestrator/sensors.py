@@ -7,10 +7,11 @@ unreadable is None or 0, never an error: no two machines have the same sensors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from assistant.machine import lines_of, number_of
 from assistant.memory_orchestrator.cgroup import Cgroups
 
 _KIB = 1024
@@ -60,7 +61,7 @@ class Sensors:
         self._zones = [*_zones(root / "sys/class/thermal")]
         policies = sorted((root / "sys/devices/system/cpu/cpufreq").glob("policy*"))
         # a cap that was there before us is somebody's wish (a power-saving mode), and no sign of pressure
-        self._policies = [(file, cap) for policy in policies if (cap := _number(file := policy / "scaling_max_freq"))]
+        self._policies = [(file, cap) for policy in policies if (cap := number_of(file := policy / "scaling_max_freq"))]
         platform = root / "sys/devices/platform"
         # soc/soc:firmware up to the Raspberry Pi 4; later ones put the bus's address into the names
         self._flags = [*platform.glob("soc*/*firmware/get_throttled"), *platform.glob("*:firmware/get_throttled")]
@@ -73,16 +74,16 @@ class Sensors:
             temperature_c=temperature,
             trip_c=trip,
             frequency=min(
-                (min(1.0, max(0, now) / cap) for file, cap in self._policies if (now := _number(file)) is not None),
+                (min(1.0, max(0, now) / cap) for file, cap in self._policies if (now := number_of(file)) is not None),
                 default=None,
             ),
-            throttled=next((flags for file in self._flags if (flags := _number(file, 16)) is not None), 0),
+            throttled=next((flags for file in self._flags if (flags := number_of(file, 16)) is not None), 0),
         )
 
     def _available(self) -> int | None:
         limits = self._cgroups.read()
         found = [limits.left] if limits else []
-        for line in _lines(self._root / "proc/meminfo"):
+        for line in lines_of(self._root / "proc/meminfo"):
             name, _, rest = line.partition(":")
             if name == "MemAvailable" and (words := rest.split()) and words[0].isdigit():
                 found.append(int(words[0]) * _KIB)
@@ -98,7 +99,7 @@ class Sensors:
 # --- memory ---------------------------------------------------------------------------------------------------------
 def _stalled(file: Path) -> float | None:
     """`some avg10=1.23 avg60=… avg300=… total=…`; reading fails where the kernel was started with psi=0."""
-    for line in _lines(file):
+    for line in lines_of(file):
         kind, _, rest = line.partition(" ")
         first = rest.partition(" ")[0]
         if kind == "some" and first.startswith("avg10="):
@@ -112,7 +113,7 @@ def _stalled(file: Path) -> float | None:
 # --- heat and clocks ------------------------------------------------------------------------------------------------
 def _zones(folder: Path) -> Iterator[_Zone]:
     for zone in sorted(folder.glob("thermal_zone*")):
-        kind = "".join(_lines(zone / "type")).lower()
+        kind = "".join(lines_of(zone / "type")).lower()
         trip = _trip(zone)
         if trip is None and any(part in kind for part in _PROCESSOR):
             trip = _DEFAULT_TRIP_C
@@ -142,26 +143,11 @@ def _trips(zone: Path) -> dict[str, list[float]]:
         celsius = _celsius(file.with_name(file.name.removesuffix("type") + "temp"))
         # a trip that is not set reads 0 or absurd
         if celsius is not None and celsius > 0:
-            found.setdefault("".join(_lines(file)), []).append(celsius)
+            found.setdefault("".join(lines_of(file)), []).append(celsius)
     return found
 
 
 def _celsius(file: Path) -> float | None:
-    milli = _number(file)
+    milli = number_of(file)
     celsius = None if milli is None else milli / 1000
     return celsius if celsius is not None and _COLDEST_C < celsius < _HOTTEST_C else None
-
-
-# --- files ----------------------------------------------------------------------------------------------------------
-def _lines(file: Path) -> Sequence[str]:
-    try:
-        return file.read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return ()
-
-
-def _number(file: Path, base: int = 10) -> int | None:
-    try:
-        return int("".join(_lines(file)), base)
-    except ValueError:
-        return None

@@ -14,7 +14,7 @@ import socket
 from collections.abc import AsyncGenerator
 
 from assistant.errors import StageDied, StageError, StageHung, StageStartTimeout
-from assistant.machine import still_runs
+from assistant.machine import process_start
 from assistant.messages import Stage, StageOutput, StageRequest
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.channel import (
@@ -222,7 +222,7 @@ class Worker:
                         await asyncio.shield(self._exit)
                         break
             else:
-                if still_runs(self.pid):
+                if process_start(self.pid):  # and is no zombie
                     await asyncio.wait([self._exit], timeout=_KILL_GRACE_S)
                 if not self._exit.done():  # it has ended, and the fork server does not tell us
                     self._server.kill()
