@@ -21,16 +21,9 @@ def run(
     """Run the assistant until Ctrl-C, SIGTERM or a client's `shutdown`; other verbs and programs then speak to it."""
     with reported():
         arguments = [part for one in sets or () for part in ("--set", one)]
-        environment = {
-            **os.environ,
-            # the same code as ours, wherever this process found it
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(paths.package_root()), os.environ.get("PYTHONPATH")])),
-            # one heap arena: what a thread frees can be used by the others
-            "MALLOC_ARENA_MAX": "1",
-        }
         try:
             # -P: a module in the user's folder must not become ours
             command = [sys.executable, "-P", "-m", "assistant.service", *arguments]
-            os.execve(sys.executable, command, environment)  # noqa: S606 - our own interpreter, no shell wanted
+            os.execve(sys.executable, command, paths.environment_of_ours())  # noqa: S606 - our own interpreter, no shell wanted
         except (OSError, ValueError) as error:
             raise UsageError(f"the daemon cannot be started: {error}") from None

@@ -25,9 +25,10 @@ def checkout() -> Path | None:
     return root if (root / "pyproject.toml").is_file() and (root / "models/catalog.toml").is_file() else None
 
 
-def package_root() -> Path:
-    """What PYTHONPATH must hold for another process to run this very code."""
-    return _PACKAGE.parent
+def environment_of_ours() -> dict[str, str]:
+    """In which another Python process runs this very code, wherever this one found it."""
+    code = filter(None, [str(_PACKAGE.parent), os.environ.get("PYTHONPATH")])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(code)}
 
 
 def models_dir() -> Path:

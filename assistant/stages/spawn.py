@@ -1,4 +1,4 @@
-"""Starts the interpreter of the fork server. Imports the standard library alone, and little of it.
+"""Starts the interpreter of the fork server. Imports `paths` and little of the standard library.
 
 The command line calls `early` before anything else: the server's interpreter then comes up on another core while this
 one still imports. `ForkServer` takes over what was started early.
@@ -10,7 +10,8 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
+
+from assistant import paths
 
 Spawned = tuple["subprocess.Popen[bytes]", socket.socket]
 _early: list[Spawned] = []
@@ -46,12 +47,8 @@ def spawn() -> Spawned:
 
 
 def _environment() -> dict[str, str]:
-    here = str(Path(__file__).resolve().parents[2])
-    paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
-        **os.environ,
-        # the same code as ours, wherever this process found it
-        "PYTHONPATH": os.pathsep.join(paths),
+        **paths.environment_of_ours(),
         # one heap arena: with one per thread, what is freed in one is not reused by another
         "MALLOC_ARENA_MAX": "1",
         # threads that wait shall sleep: spinning takes the cores from the stages that work
