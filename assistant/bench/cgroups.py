@@ -128,16 +128,3 @@ class MemoryCgroup:
             return [int(line) for line in self.procs.read_text("ascii").split()]
         except OSError:
             return []
-
-
-def forget_pages(folders: list[Path]) -> None:
-    """Drops the files in `folders` from the page cache, as far as nobody has them mapped, so that whoever reads them
-    next is charged for them."""
-    for folder in folders:
-        for file in (one for one in folder.rglob("*") if one.is_file()):
-            with contextlib.suppress(OSError):
-                fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-                try:
-                    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-                finally:
-                    os.close(fd)

@@ -18,14 +18,14 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from assistant import paths
+from assistant import page_cache, paths
 from assistant.bench import mix
-from assistant.bench.cgroups import MemoryCgroup, forget_pages
+from assistant.bench.cgroups import MemoryCgroup
 from assistant.bench.daemons import OwnDaemon, terminable
 from assistant.bench.limits_least import Probe, least_limit
 from assistant.bench.observer import LedgerLog, gone
-from assistant.bench.output import say, say_aside, say_error
-from assistant.errors import AssistantError, EngineFailed, UsageError
+from assistant.bench.output import judge, say_aside
+from assistant.errors import EngineFailed, UsageError
 
 MIB = 1 << 20
 _SAMPLE_S, _LEDGER_S = 0.05, 0.01
@@ -105,7 +105,8 @@ class _CgroupLog(threading.Thread):
 def run_at(limit_mib: int, asked: Sequence[mix.Asked], sets: Sequence[str]) -> AtLimit:
     """Asks all of `asked` of a daemon inside a cgroup of its own. Raises `UsageError` where there are none, or what
     kept it from starting."""
-    forget_pages([paths.cache_dir(), paths.models_dir()])
+    for folder in (paths.cache_dir(), paths.models_dir()):  # so that who reads them next is charged for them
+        page_cache.forget(folder)
     with MemoryCgroup(f"assistant-bench-{os.getpid()}", limit_mib * MIB) as group:
         with OwnDaemon(sets, procs=group.procs) as daemon:
             charged, ledger = _CgroupLog(group), LedgerLog(daemon.ledger(), _LEDGER_S)
@@ -258,13 +259,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--set", action="append", default=[], dest="sets", metavar="KEY=VALUE", help="a setting")
     parser.add_argument("--json", action="store_true", help="JSON on stdout")
     args = parser.parse_args(argv)
-    try:
-        with terminable():
-            found = measure(_parsed_limits(args.limits), max(1, args.queries), args.sets)
-    except AssistantError as error:
-        return say_error(error, as_json=args.json)
-    say(found, table(found), as_json=args.json)
-    return 0 if found.reached else 1
+    with terminable():
+        return judge(
+            lambda: measure(_parsed_limits(args.limits), max(1, args.queries), args.sets), table, as_json=args.json
+        )
 
 
 if __name__ == "__main__":

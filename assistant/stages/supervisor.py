@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assistant import page_cache
 from assistant.errors import StageDied, StageError
 from assistant.memory_orchestrator.calibration import Calibration
 from assistant.memory_orchestrator.estimate import estimate, prepared, without_kv
@@ -164,15 +164,8 @@ class Supervisor:
         return True
 
     def read_ahead(self) -> None:
-        """The kernel reads the weights (those laid out for this machine, where there are any) while we do other
-        things; it drops them again when memory gets scarce."""
-        for file in _weights(self._calibration.derived(*self._alike()) or self.spec.model_dir):
-            with contextlib.suppress(OSError):
-                fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-                try:
-                    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_WILLNEED)
-                finally:
-                    os.close(fd)
+        """Those laid out for this machine, where there are any."""
+        page_cache.read_ahead(self._calibration.derived(*self._alike()) or self.spec.model_dir)
 
     async def prepare(self) -> None:
         """Raises `StageStartTimeout`, `StageDied` or what importing the engine raised."""
@@ -271,10 +264,3 @@ class Supervisor:
         finally:
             await stream.aclose()
             self.run_ms += (time.monotonic() - started) * 1000
-
-
-def _weights(folder: Path) -> list[Path]:
-    try:
-        return [file for file in folder.iterdir() if file.is_file()]
-    except OSError:
-        return []
