@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from assistant.bench import mnn_logits
 from assistant.bench.embedded import embedded_gguf
-from assistant.bench.output import say, say_aside, say_error
-from assistant.errors import AssistantError
+from assistant.bench.output import judge, say_aside
 from assistant.model_store.convert_gguf import convert_gguf
 from assistant.model_store.numpy_llm import NumpyLlm
 
@@ -169,9 +168,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=36, help="tokens per answer (default 36)")
     parser.add_argument("--json", action="store_true", help="JSON on stdout")
     args = parser.parse_args(argv)
-    try:
-        found = measure(embedded_gguf(args.gguf), steps=args.steps, tell=lambda what: say_aside(f"{what} ..."))
-    except AssistantError as error:
-        return say_error(error, as_json=args.json)
-    say(found, table(found), as_json=args.json)
-    return 0 if found.reached else 1
+    return judge(
+        lambda: measure(embedded_gguf(args.gguf), steps=args.steps, tell=lambda what: say_aside(f"{what} ...")),
+        table,
+        as_json=args.json,
+    )

@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 
 from assistant.bench.embedded import embedded_gguf
-from assistant.bench.output import say, say_aside, say_error
+from assistant.bench.output import judge, say_aside
 from assistant.bench.synthetic_gguf import ModelSpec, write_model
-from assistant.errors import AssistantError, ModelError, by_name
+from assistant.errors import ModelError, by_name
 from assistant.model_store.chat_template import FORMATS
 from assistant.model_store.llm_tokenizer import gpt2_alphabet
 
@@ -47,6 +47,10 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
 
 class Conversions(msgspec.Struct, frozen=True, kw_only=True):
     conversions: list[Conversion]
+
+    @property
+    def reached(self) -> bool:
+        return all(one.reached for one in self.conversions)
 
 
 def big_tokenizer(count: int) -> dict[str, Any]:
@@ -134,13 +138,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--big", action="store_true", help="also a synthetic file of 1.1 GB (needs 3 GB of disk)")
     parser.add_argument("--json", action="store_true", help="JSON on stdout")
     args = parser.parse_args(argv)
-    try:
+
+    def measure_all() -> Conversions:
         gguf = embedded_gguf(args.gguf)
         conversions = [measure(gguf.stem, gguf, EMBEDDED_S, EMBEDDED_MIB)]
         if args.big:
             conversions.append(measure_big())
-    except AssistantError as error:
-        return say_error(error, as_json=args.json)
-    found = Conversions(conversions=conversions)
-    say(found, table(found), as_json=args.json)
-    return 0 if all(c.reached for c in conversions) else 1
+        return Conversions(conversions=conversions)
+
+    return judge(measure_all, table, as_json=args.json)

@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 
 from assistant import paths
-from assistant.bench.output import say, say_aside, say_error
-from assistant.errors import AssistantError, EngineFailed
+from assistant.bench.output import judge, say_aside
+from assistant.errors import EngineFailed
 
 FIRST_AUDIO_TARGET = 0.6
 """Ours divided by naive."""
@@ -159,12 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--wav", type=Path, default=paths.data_file("question.wav"), help="another spoken question")
     parser.add_argument("--json", action="store_true", help="JSON on stdout")
     args = parser.parse_args(argv)
-    try:
-        found = measure(args.wav, max(1, args.runs))
-    except AssistantError as error:
-        return say_error(error, as_json=args.json)
-    say(found, table(found), as_json=args.json)
-    return 0 if found.reached else 1
+    return judge(lambda: measure(args.wav, max(1, args.runs)), table, as_json=args.json)
 
 
 if __name__ == "__main__":

@@ -18,9 +18,8 @@ from collections.abc import Sequence
 import msgspec
 
 from assistant import config as settings
-from assistant.bench.output import say, say_error
+from assistant.bench.output import judge
 from assistant.daemon import stage_spec
-from assistant.errors import AssistantError
 from assistant.memory_orchestrator.probe import MIB, Probe
 from assistant.messages import LlmRequest, Stage, Turn
 from assistant.model_store.store import ModelStore
@@ -94,24 +93,22 @@ async def _once(spec: StageSpec, server: ForkServer) -> tuple[float, float, floa
     )
 
 
+def table(found: LlmStart) -> str:
+    return (
+        f"fork and import {found.fork_and_import_ms:.0f} ms, load {found.load_ms:.0f} ms,"
+        f" first logits {found.first_logits_ms:.0f} ms after the fork (target {TARGET_MS} ms)\n"
+        f"{found.anon_mib:.0f} MiB anonymous, {found.file_mib:.0f} MiB mapped;"
+        f" first run {found.cold_ms:.0f} ms; medians of {found.runs}"
+    )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """The command. Returns 0 when the target is reached, 1 when not, or the exit status of the error."""
     parser = argparse.ArgumentParser(prog="assistant bench llm-start", description="From fork to first logits.")
     parser.add_argument("--runs", type=int, default=9, help="measured runs (default 9)")
     parser.add_argument("--json", action="store_true", help="JSON on stdout")
     args = parser.parse_args(argv)
-    try:
-        found = asyncio.run(measure(max(1, args.runs)))
-    except AssistantError as error:
-        return say_error(error, as_json=args.json)
-    text = (
-        f"fork and import {found.fork_and_import_ms:.0f} ms, load {found.load_ms:.0f} ms,"
-        f" first logits {found.first_logits_ms:.0f} ms after the fork (target {TARGET_MS} ms)\n"
-        f"{found.anon_mib:.0f} MiB anonymous, {found.file_mib:.0f} MiB mapped;"
-        f" first run {found.cold_ms:.0f} ms; medians of {found.runs}"
-    )
-    say(found, text, as_json=args.json)
-    return 0 if found.reached else 1
+    return judge(lambda: asyncio.run(measure(max(1, args.runs))), table, as_json=args.json)
 
 
 if __name__ == "__main__":

@@ -30,8 +30,8 @@ from assistant.bench.memory_phases import (
 )
 from assistant.bench.memory_plot import write_plot
 from assistant.bench.observer import LedgerLog, TreeLog, workers
-from assistant.bench.output import say, say_error
-from assistant.errors import AssistantError, UsageError
+from assistant.bench.output import judge
+from assistant.errors import UsageError
 
 _SETTLE_S = 1.5
 
@@ -128,16 +128,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--set", action="append", default=[], dest="sets", metavar="KEY=VALUE", help="a setting")
     parser.add_argument("--json", action="store_true", help="JSON on stdout")
     args = parser.parse_args(argv)
-    try:
-        with terminable():
-            seen = record(args.wav, args.sets)
-            found = judged(seen)
-            if args.plot is not None:
-                write_plot(args.plot, seen, found)
-    except AssistantError as error:
-        return say_error(error, as_json=args.json)
-    say(found, table(found), as_json=args.json)
-    return 0 if found.reached else 1
+
+    def measure() -> MemoryTimeline:
+        seen = record(args.wav, args.sets)
+        found = judged(seen)
+        if args.plot is not None:
+            write_plot(args.plot, seen, found)
+        return found
+
+    with terminable():
+        return judge(measure, table, as_json=args.json)
 
 
 if __name__ == "__main__":

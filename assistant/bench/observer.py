@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,7 +100,7 @@ def _available(proc: Path) -> int:
     return 0
 
 
-class _Repeating:
+class _Repeating(ABC):
     """A thread that looks at something again and again. `with` starts and ends it."""
 
     def __init__(self, every_s: float) -> None:
@@ -107,9 +108,9 @@ class _Repeating:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
+    @abstractmethod
     def look(self) -> bool:
         """False: there is nothing more to see."""
-        raise NotImplementedError
 
     def _run(self) -> None:
         while self.look() and not self._stop.wait(self._every_s):

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
 from assistant.errors import AssistantError
+
+Judged = TypeVar("Judged", bound=Any)
+"""A struct with a field `reached`."""
 
 
 def say(result: msgspec.Struct, text: str, *, as_json: bool) -> None:
@@ -26,3 +31,13 @@ def say_error(error: AssistantError, *, as_json: bool) -> int:
     else:
         say_aside(f"error: {error.message}")
     return int(error.exit_code)
+
+
+def judge(measure: Callable[[], Judged], table: Callable[[Judged], str], *, as_json: bool) -> int:
+    """Measures and prints. The exit status: 0 when the targets are reached, 1 when not, or that of the error."""
+    try:
+        found = measure()
+    except AssistantError as error:
+        return say_error(error, as_json=as_json)
+    say(found, table(found), as_json=as_json)
+    return 0 if found.reached else 1

@@ -20,8 +20,7 @@ import msgspec
 from assistant.bench import mix
 from assistant.bench.daemons import OwnDaemon, terminable
 from assistant.bench.observer import descendants, read_tree
-from assistant.bench.output import say, say_aside, say_error
-from assistant.errors import AssistantError
+from assistant.bench.output import judge, say_aside
 from assistant.messages import STAGE_ORDER
 
 MIB = 1 << 20
@@ -179,13 +178,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--set", action="append", default=[], dest="sets", metavar="KEY=VALUE", help="a setting")
     parser.add_argument("--json", action="store_true", help="JSON on stdout")
     args = parser.parse_args(argv)
-    try:
-        with terminable():
-            found = measure(max(1, args.queries), max(1, args.every), args.sets)
-    except AssistantError as error:
-        return say_error(error, as_json=args.json)
-    say(found, table(found), as_json=args.json)
-    return 0 if found.reached else 1
+    with terminable():
+        return judge(lambda: measure(max(1, args.queries), max(1, args.every), args.sets), table, as_json=args.json)
 
 
 if __name__ == "__main__":
