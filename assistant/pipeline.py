@@ -41,7 +41,7 @@ from assistant.messages import (
 from assistant.pipeline_run import Run, ms_since
 from assistant.query import Answer, AudioSink, Query, checked_text
 from assistant.sentences import SentenceSplitter
-from assistant.speech_text import SpeechText
+from assistant.speech_text import SpeechText, speakable
 from assistant.stages.supervisor import Supervisor
 from assistant.tasks import both, in_own_thread
 
@@ -227,10 +227,10 @@ class Pipeline:
         )
 
     async def _speak_whole(self, run: Run, sink: AudioSink, journey: Journey) -> None:
+        if not speakable(run.reply):
+            return
         pieces = Pieces()
         _put(pieces, [run.reply, None])
-        if not SpeechText().say(run.reply):
-            return
         async with self._leased(run, journey, Stage.TTS):
             await self._speak(run, sink, pieces)
 
