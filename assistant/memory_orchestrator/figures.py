@@ -18,6 +18,9 @@ from assistant.memory_orchestrator.policy import NOT_NEEDED, Need, Snapshot, mod
 from assistant.memory_orchestrator.probe import Probe, Sample, Usage
 from assistant.messages import Level, Mode
 
+_READINGS = 3
+"""At most, of all processes in a row: where they come and go all the time, one must do."""
+
 
 @dataclass(slots=True)
 class Peaks:
@@ -74,7 +77,21 @@ class Figures:
             entry.sample = Sample()
 
     def read_all(self, entries: Collection[Entry]) -> None:
-        """One reading of every process; updates peaks."""
+        """One reading of every process; updates peaks. `entries` may change meanwhile.
+
+        When a process has come or gone in between, all are read again: it shares pages with those that were read
+        before, and the sum would be of no moment at all.
+        """
+        for _ in range(_READINGS):
+            before = self._pids(entries)
+            self._read(list(entries))
+            if self._pids(entries) == before:
+                break
+
+    def _pids(self, entries: Iterable[Entry]) -> list[int]:
+        return [*self._own_pids(), *(entry.thing.pid for entry in list(entries))]
+
+    def _read(self, entries: Iterable[Entry]) -> None:
         highest = base = Usage()
         for pid in self._own_pids():
             sample = self.probe.sample(pid)

@@ -86,8 +86,7 @@ class Housekeeper:
     async def look(self) -> None:
         """One round."""
         holdings = self._holdings
-        entries = list(holdings.entries.values())
-        await asyncio.to_thread(holdings.figures.read_all, entries)
+        await asyncio.to_thread(holdings.figures.read_all, holdings.entries.values())
         if overdue := holdings.overdue():
             holdings.begin_eviction(overdue, "keep-alive")  # and is not waited for: the next look must not be late
         if excess := holdings.excess():

@@ -1,7 +1,7 @@
 """How hard the machine is pressed, and what is given up for it: thresholds, hysteresis, relief. Pure.
 
-Imports `messages` and the readings' type; reads no file and no clock. `level_of` judges one look at the machine;
-`Pressure` makes of many looks a level that does not flap; `RELIEF` says what each level costs.
+Imports `messages` and the readings' type; reads no file and no clock. `Pressure` makes of many looks at the machine a
+level that does not flap; `RELIEF` says what each level costs.
 """
 
 from __future__ import annotations
@@ -86,11 +86,6 @@ def _reasons(readings: Readings, margin: int, *, back: bool = False) -> tuple[st
     """Of the sensors above normal, the worst first."""
     above = [finding for finding in _findings(readings, margin, back=back) if finding.rank]
     return tuple(finding.reason for finding in sorted(above, key=lambda finding: -finding.rank))
-
-
-def level_of(readings: Readings, margin: int) -> PressureStatus:
-    """What one look at the machine says; the worst sensor decides. `margin` in bytes, as in `memory.margin_mib`."""
-    return PressureStatus(level=LEVELS[_rank(readings, margin)], reasons=_reasons(readings, margin))
 
 
 class Pressure:

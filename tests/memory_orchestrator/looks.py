@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from assistant.memory_orchestrator.pressure import Pressure
 from assistant.memory_orchestrator.sensors import Readings
-from assistant.messages import Level
+from assistant.messages import Level, PressureStatus
 
 MIB = 1 << 20
 MARGIN = 300 * MIB
@@ -24,3 +24,11 @@ def fed(pressure: Pressure, *looks: tuple[float, Readings]) -> list[Level]:
         assert pressure.feed(readings, MARGIN, now_s) == (pressure.status.level != before)
         levels.append(pressure.status.level)
     return levels
+
+
+def level_of(readings: Readings, margin: int) -> PressureStatus:
+    """What a pressure says of a machine that is like this: two looks, since stalls and heat count from the second."""
+    pressure = Pressure()
+    for now_s in (0, 1):
+        pressure.feed(readings, margin, now_s)
+    return pressure.status

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from assistant.memory_orchestrator.pressure import Pressure, level_of
+from assistant.memory_orchestrator.pressure import Pressure
 from assistant.memory_orchestrator.sensors import Readings
 from assistant.messages import Level
-from tests.memory_orchestrator.looks import CALM, MARGIN, MIB, fed, with_
+from tests.memory_orchestrator.looks import CALM, MARGIN, MIB, fed, level_of, with_
 
 
 # --- one look -------------------------------------------------------------------------------------------------------

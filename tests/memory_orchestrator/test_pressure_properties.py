@@ -8,10 +8,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assistant.memory_orchestrator.pressure import CALM_S, LEVELS, Pressure, level_of
+from assistant.memory_orchestrator.pressure import CALM_S, LEVELS, Pressure
 from assistant.memory_orchestrator.sensors import Readings
 from assistant.messages import Level
-from tests.memory_orchestrator.looks import CALM, MARGIN, MIB, fed
+from tests.memory_orchestrator.looks import CALM, MARGIN, MIB, fed, level_of
 
 READINGS = st.builds(
     Readings,
