@@ -20,6 +20,7 @@ from assistant.messages import Sampling, Stage
 from assistant.pipeline import LlmSettings, Pipeline
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.supervisor import StageSpec, Supervisor
+from tests.housekept import housekept
 
 NOW = datetime(2026, 11, 29, 17, 5)
 
@@ -85,13 +86,8 @@ class House:
 async def house(tmp_path: Path, step_timeout_s: float = 5) -> AsyncIterator[House]:
     one = House(tmp_path, step_timeout_s)
     one.server.start()
-    one.housekeeper.start()
-    try:
+    async with housekept(one.memory, one.housekeeper, one.server):
         yield one
-    finally:
-        await one.housekeeper.close()
-        await one.memory.close()
-        await one.server.close()
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:

@@ -24,6 +24,7 @@ from assistant.messages import LlmDelta, LlmRequest, Stage, Turn
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.supervisor import StageSpec, Supervisor
 from tests.faults.house import children, is_zombie
+from tests.housekept import housekept
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -81,13 +82,8 @@ async def nursery(folder: Path, budget_mib: float, margin_mib: float) -> AsyncIt
     server = ForkServer()
     server.start()
     one = Nursery(folder, server, budget_mib, margin_mib)
-    one.housekeeper.start()
-    try:
+    async with housekept(one.memory, one.housekeeper, server):
         yield one
-    finally:
-        await one.housekeeper.close()
-        await one.memory.close()
-        await server.close()
     assert not (folder / "ledger").exists()
 
 

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from assistant.errors import EngineFailed
-from assistant.memory_orchestrator.housekeeper import Housekeeper
 from assistant.memory_orchestrator.ledger import LedgerWriter
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
 from assistant.memory_orchestrator.policy import Need
 from assistant.memory_orchestrator.probe import MIB, Probe, Usage
-from assistant.memory_orchestrator.sensors import Readings
+from tests.housekept import housekept
 
 HOLD = "import sys,time; block = b'x' * (int(sys.argv[1]) << 20); print('on', flush=True); time.sleep(60)"
 alive: set[str] = set()
@@ -107,13 +106,10 @@ async def orchestrator(
         budget_mib=budget_mib + own_mib(),
         margin_mib=margin_mib,
     )
-    housekeeper = Housekeeper(memory.holdings, sense=Readings)
-    housekeeper.start()
     try:
-        yield memory
+        async with housekept(memory):
+            yield memory
     finally:
-        await housekeeper.close()
-        await memory.close()
         assert not (tmp_path / "ledger").exists()
         assert not alive
 

@@ -220,6 +220,11 @@ class Room:
     def press(self, level: Level) -> None:
         self.memory.holdings.relieve(RELIEF[level])
 
+    async def ahead(self, part: Part) -> None:
+        """Asks for it ahead of its use, and lets everything happen that does not wait."""
+        self.memory.prefetch(part)
+        await settled()
+
     async def use(self, *parts: Part, deadline_s: float = 5) -> None:
         async with self.memory.lease(*parts, deadline_s=deadline_s):
             assert all(part.pid for part in parts)

@@ -17,15 +17,14 @@ from assistant.audio.formats import read_audio
 from assistant.daemon import stage_spec
 from assistant.memory_orchestrator.calibration import Calibration
 from assistant.memory_orchestrator.estimate import KV_POOL
-from assistant.memory_orchestrator.housekeeper import Housekeeper
 from assistant.memory_orchestrator.ledger import LedgerWriter
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
 from assistant.memory_orchestrator.probe import MIB, Usage
-from assistant.memory_orchestrator.sensors import Readings
 from assistant.messages import AsrRequest, IntentRequest, LlmDone, LlmRequest, Stage, TtsRequest, Turn
 from assistant.model_store.store import ModelInfo, ModelStore
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.supervisor import Supervisor
+from tests.housekept import housekept
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -48,13 +47,8 @@ REQUESTS: dict[str, tuple[Stage, Callable[[], Any]]] = {
 @asynccontextmanager
 async def orchestrator(tmp_path: Path, server: ForkServer) -> AsyncIterator[MemoryOrchestrator]:
     memory = MemoryOrchestrator(ledger=LedgerWriter("ledger", tmp_path), own_pids=lambda: (server.pid,))
-    housekeeper = Housekeeper(memory.holdings, sense=Readings)
-    housekeeper.start()
-    try:
+    async with housekept(memory):
         yield memory
-    finally:
-        await housekeeper.close()
-        await memory.close()
 
 
 async def peak_of(memory: MemoryOrchestrator, one: Supervisor, request: Any) -> tuple[Usage, int]:

@@ -134,8 +134,7 @@ def test_a_part_that_died_prepared_is_prepared_anew_by_its_load(tmp_path: Path) 
         async with room(tmp_path) as one:
             asr, llm = one.part("asr", 300), one.part("llm", 300)
             async with one.memory.lease(asr):
-                one.memory.prefetch(llm)
-                await settled()
+                await one.ahead(llm)
                 assert one.states()["llm"] is RowState.PREPARED
                 llm.die()
             await one.use(llm)

@@ -46,8 +46,7 @@ def test_another_model_that_is_being_loaded_ahead_is_not_cut_off_in_the_middle(t
         async with room(tmp_path) as one:
             large, small = one.part("llm", 300, model="large"), one.part("llm", 100, model="small")
             large.may_load = asyncio.Event()
-            one.memory.prefetch(large)
-            await settled()
+            await one.ahead(large)
             task = asyncio.create_task(one.use(small))
             await settled()
             large.may_load.set()

@@ -33,8 +33,7 @@ def test_as_far_as_the_ledger_admits(
             asr, llm = one.part("asr", works), one.part("llm", 200)
             llm.weight_files_bytes = weights * MIB
             async with one.memory.lease(asr):
-                one.memory.prefetch(llm)
-                await settled()
+                await one.ahead(llm)
                 assert (one.states().get("llm"), llm.reads) == (state, reads)
 
     run(test)
@@ -45,8 +44,7 @@ def test_a_prepared_stage_is_loaded_from_where_it_is(tmp_path: Path) -> None:
         async with room(tmp_path) as one:
             asr, llm = one.part("asr", 300), one.part("llm", 300)
             async with one.memory.lease(asr):
-                one.memory.prefetch(llm)
-                await settled()
+                await one.ahead(llm)
                 prepared = llm.pid
                 (row,) = [row for row in one.ledger().rows if row.stage == "llm"]
                 assert row.reserved == 10 * MIB
@@ -65,8 +63,7 @@ def test_a_prepared_stage_leaves_after_its_keep_alive_and_after_half_a_minute_wh
         async with room(tmp_path, keep_alive_s=0) as one:
             asr, llm = one.part("asr", 300), one.part("llm", 300)
             async with one.memory.lease(asr):
-                one.memory.prefetch(llm)
-                await settled()
+                await one.ahead(llm)
                 await one.look(29)
                 assert one.states()["llm"] is RowState.PREPARED
                 await one.look(2)
@@ -86,8 +83,7 @@ def test_it_takes_the_place_of_what_is_needed_later_and_of_nothing_else(tmp_path
             assert one.evicted() == []
             await one.memory.unload("llm")
             with one.memory.journey(["intent", "llm", "tts"]):
-                one.memory.prefetch(llm)
-                await settled()
+                await one.ahead(llm)
                 assert one.evicted() == [("tts", "llm")]
                 assert one.states() == {"intent": RowState.IDLE, "llm": RowState.IDLE}
                 await one.memory.unload("llm")
@@ -103,8 +99,7 @@ def test_a_lease_that_comes_while_it_loads_ahead_shares_that_load(tmp_path: Path
         async with room(tmp_path) as one:
             llm = one.part("llm", 200)
             llm.may_load = asyncio.Event()
-            one.memory.prefetch(llm)
-            await settled()
+            await one.ahead(llm)
             task = asyncio.create_task(one.use(llm))
             await settled()
             llm.may_load.set()
@@ -120,8 +115,7 @@ def test_a_lease_that_comes_while_it_is_prepared_loads_it_then(tmp_path: Path) -
             asr, llm = one.part("asr", 300), one.part("llm", 300)
             llm.may_prepare = asyncio.Event()
             async with one.memory.lease(asr):
-                one.memory.prefetch(llm)
-                await settled()
+                await one.ahead(llm)
                 assert one.states()["llm"] is RowState.LOADING
             task = asyncio.create_task(one.use(llm))
             await settled()
@@ -139,8 +133,7 @@ def test_loading_ahead_that_fails_evicts_nobody_and_the_lease_tries_and_says_why
             intent, llm = one.part("intent", 100), one.part("llm", 100)
             await one.use(intent)
             llm.fails = [StageDied("crashed")]
-            one.memory.prefetch(llm)
-            await settled()
+            await one.ahead(llm)
             assert llm.loads == [False]
             assert one.states() == {"intent": RowState.IDLE}
             llm.fails = [EngineFailed("first"), EngineFailed("second")]
@@ -156,8 +149,7 @@ def test_a_process_that_cannot_be_prepared_leaves_nothing(tmp_path: Path) -> Non
             asr, llm = one.part("asr", 300), one.part("llm", 300)
             llm.prepare_fails = [EngineFailed("not installed")]
             async with one.memory.lease(asr):
-                one.memory.prefetch(llm)
-                await settled()
+                await one.ahead(llm)
                 assert (one.states(), llm.pid) == ({"asr": RowState.IN_USE}, 0)
 
     run(test)
@@ -168,8 +160,7 @@ def test_under_pressure_nothing_is_loaded_ahead(tmp_path: Path) -> None:
         async with room(tmp_path) as one:
             llm = one.part("llm", 100)
             one.press("high")
-            one.memory.prefetch(llm)
-            await settled()
+            await one.ahead(llm)
             assert (llm.loads, llm.prepares) == ([], 0)
 
     run(test)
@@ -194,8 +185,7 @@ def test_everything_that_loads_ahead_ends_with_the_orchestrator(tmp_path: Path) 
         async with room(tmp_path) as one:
             llm = one.part("llm", 100)
             llm.may_load = asyncio.Event()
-            one.memory.prefetch(llm)
-            await settled()
+            await one.ahead(llm)
         assert llm.pid == 0
         assert set(one.kernel.held) == {1}
 
