@@ -90,6 +90,7 @@ class Assistant:
             self.memory = MemoryOrchestrator(
                 ledger=LedgerWriter(segment_name(self._owner)),
                 own_pids=lambda: (os.getpid(), self._server.pid),
+                forking=lambda: self._server.forking,
                 budget_mib=config.memory.budget_mib,
                 margin_mib=config.memory.margin_mib,
                 keep_alive_s=self._keep_alive_s,

@@ -39,6 +39,7 @@ class Figures:
         *,
         ledger: LedgerWriter,
         own_pids: Callable[[], Iterable[int]],
+        forking: Callable[[], bool],
         budget_mib: float,
         margin_mib: float,
         probe: Probe,
@@ -46,10 +47,13 @@ class Figures:
     ) -> None:
         self._ledger = ledger
         self._own_pids = own_pids
+        self._forking = forking
         self._configured = budget_mib, margin_mib
         self._clock_ns = clock_ns
         self._closed = False
         self._base_samples: dict[int, Sample] = {}
+        self._read_pids: list[int] | None = None
+        self._read_ns = 0
         self._measured_ns = 0
         self._merging = threading.Lock()
         self._needs: tuple[Need, ...] = ()
@@ -85,11 +89,14 @@ class Figures:
         for _ in range(_READINGS):
             before = self._pids(entries)
             self._read(list(entries))
-            if self._pids(entries) == before:
+            self._read_pids, self._read_ns = before, self._clock_ns()
+            if before is not None and self._pids(entries) == before:
                 break
 
-    def _pids(self, entries: Iterable[Entry]) -> list[int]:
-        return [*self._own_pids(), *(entry.thing.pid for entry in list(entries))]
+    def _pids(self, entries: Iterable[Entry]) -> list[int] | None:
+        """Of all that is read; None while one is being born, whose number nobody knows yet."""
+        found = [*self._own_pids(), *(entry.thing.pid for entry in list(entries))]
+        return None if self._forking() else found
 
     def _read(self, entries: Iterable[Entry]) -> None:
         highest = base = Usage()
@@ -104,7 +111,6 @@ class Figures:
             with self._merging:
                 highest += entry.spike
                 entry.spike = entry.sample.now
-        self._measured_ns = self._clock_ns()
         self._highest = highest
         for peaks in (self.peaks, *self._watches):
             peaks.see(highest)
@@ -142,7 +148,7 @@ class Figures:
 
         `without`: entries that are left out, because their promise is being replaced.
         """
-        if not self._measured_ns:
+        if not self._read_ns:
             self.read_all(entries.values())
         # ours as of the last reading of all: PSS moves between processes when one of them ends, so that base and stages
         # which were read at different times would not add up
@@ -166,6 +172,11 @@ class Figures:
 
     # --- the ledger -------------------------------------------------------------------------------------------------
     def view(self, entries: Iterable[Entry]) -> LedgerView:
+        entries = list(entries)
+        if (
+            self._read_pids is not None and self._pids(entries) == self._read_pids
+        ):  # else the rows are not those that were read together
+            self._measured_ns = self._read_ns
         return LedgerView(
             writer_pid=os.getpid(),
             budget=self.budget.total,

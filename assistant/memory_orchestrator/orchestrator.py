@@ -35,6 +35,7 @@ class MemoryOrchestrator:
         *,
         ledger: LedgerWriter,
         own_pids: Callable[[], Iterable[int]],
+        forking: Callable[[], bool] = lambda: False,
         budget_mib: float = 0,
         margin_mib: float = 300,
         keep_alive_s: float = 300,
@@ -42,10 +43,12 @@ class MemoryOrchestrator:
         emit: Emit = lambda name, data: None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """`keep_alive_s`: how long an idle stage stays; 0 = not at all, negative = for ever."""
+        """`forking`: whether a process is being made that no `Loadable` names yet. `keep_alive_s`: how long an idle
+        stage stays; 0 = not at all, negative = for ever."""
         figures = Figures(
             ledger=ledger,
             own_pids=own_pids,
+            forking=forking,
             budget_mib=budget_mib,
             margin_mib=margin_mib,
             probe=probe or Probe(),

@@ -48,6 +48,11 @@ class ForkServer:
         self.pid = self._process.pid
         asyncio.get_running_loop().add_reader(self._control, self._read, self._control)
 
+    @property
+    def forking(self) -> bool:
+        """Whether somebody waits for a process that may be there already."""
+        return bool(self._requests)
+
     async def fork(self, sock: socket.socket, log_fd: int, deadline_s: float) -> Forked:
         """A new worker that speaks on `sock` and prints to `log_fd`; the caller closes its copies.
 
