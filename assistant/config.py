@@ -73,7 +73,17 @@ class Llm(_Section, frozen=True, kw_only=True):
     """Taken instead while the machine is pressed hard (heat, memory, supply); empty = none."""
     context_tokens: int = 1024
     slots: int = 1
+    """Conversations whose keys and values stay in memory; more take turns."""
+    kv_cache: str = "auto"
+    """memory | disk | auto: where keys and values lie. On a disk they can be written out instead of filling memory, and
+    each 64 tokens wait for it. auto = on disk from 160 MiB of them on."""
+    attention_mode: int = 8
+    """MNN's: 8 or 0 (without flash attention). The others keep 8-bit or 4-bit keys, which fit one piece of a prompt
+    only."""
+    conversation_ttl_s: float = 300
+    """How long a conversation is remembered after its last turn."""
     prefill_chunk: int = 128
+    """Tokens of a prompt at once; in steps of 8, the rows that MNN computes together."""
     threads: int = 0
     """0 = physical cores, less one for audio where there are four or more."""
     system_prompt: str = "You are a voice assistant. Answer in one short sentence."
@@ -134,7 +144,7 @@ _AT_LEAST: dict[str, float] = {  # 0 where nothing is said
     "memory.keep_alive_s": -1,
     "stages.llm.context_tokens": 64,
     "stages.llm.slots": 1,
-    "stages.llm.prefill_chunk": 1,
+    "stages.llm.prefill_chunk": 8,
     "stages.llm.max_new_tokens": 1,
     "stages.llm.seed": -1,
     "stages.llm.repetition_penalty": 0.1,
@@ -158,6 +168,16 @@ _MOST = 1e9
 """Of every other number: a budget of an exabyte is a typing error, and an infinite time-out is no time-out."""
 
 
+ATTENTION_MODES = (8, 0)
+_INT8_KEYS = "8-bit keys are scaled by the part of a prompt that came first, so a prompt in chunks gives another answer"
+_TURBO = "3-bit and 4-bit keys and values give wrong answers"
+REFUSED_ATTENTION_MODES = {
+    **dict.fromkeys((1, 2, 9, 10), _INT8_KEYS),
+    **dict.fromkeys((3, 4, 5, 6, 11, 12, 13, 14), _TURBO),
+}
+"""Measured with `assistant bench llm`; the tests of the LLM engine show it as well."""
+
+
 def _check_ranges(config: Config) -> None:
     flat = flatten(msgspec.to_builtins(config))
     for key, value in flat.items():
@@ -170,8 +190,17 @@ def _check_ranges(config: Config) -> None:
             raise ConfigError(f"{key} is {value}; the most allowed is {most:g}")
     if config.stages.llm.max_new_tokens >= config.stages.llm.context_tokens:
         raise ConfigError("stages.llm.max_new_tokens must be smaller than stages.llm.context_tokens")
+    _check_llm(config.stages.llm)
     if config.log.level not in ("debug", "info", "warning", "error"):
         raise ConfigError(f"log.level is {config.log.level!r}; choose debug, info, warning or error")
+
+
+def _check_llm(llm: Llm) -> None:
+    if llm.kv_cache not in ("auto", "memory", "disk"):
+        raise ConfigError(f"stages.llm.kv_cache is {llm.kv_cache!r}; choose auto, memory or disk")
+    if llm.attention_mode not in ATTENTION_MODES:
+        reason = REFUSED_ATTENTION_MODES.get(llm.attention_mode, "MNN knows no such mode")
+        raise ConfigError(f"stages.llm.attention_mode is {llm.attention_mode}: {reason}; choose 8, or 0")
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

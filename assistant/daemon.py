@@ -20,7 +20,7 @@ from assistant.config import Config
 from assistant.errors import ConfigError, ModelError
 from assistant.machine import usable_cpus
 from assistant.memory_orchestrator.calibration import Calibration
-from assistant.memory_orchestrator.estimate import kv_bytes
+from assistant.memory_orchestrator.estimate import KvHome, kv_bytes, slot_tokens
 from assistant.memory_orchestrator.housekeeper import Housekeeper
 from assistant.memory_orchestrator.ledger import LedgerWriter, remove_stale, segment_name
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
@@ -31,6 +31,7 @@ from assistant.messages import STAGE_ORDER, Emit, Sampling, Stage, Status
 from assistant.model_store.store import ModelStore
 from assistant.pipeline import LlmSettings, Pipeline
 from assistant.query import Answer, Query
+from assistant.stages import kv_files
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.placement import placement, threads_for
 from assistant.stages.registry import engine_path
@@ -221,20 +222,28 @@ def stage_spec(stage: Stage, config: Config, store: ModelStore) -> StageSpec:
             f" {model.stage}, engine {model.engine!r}; set both ('assistant models list' shows what there is)"
         )
     options: dict[str, Any] = {}
-    kv_token = 0
+    kv_token, kv_all = 0, 0
+    kv_home: KvHome = "memory"
     match stage:
         case Stage.LLM:
-            options = {"context_tokens": settings.context_tokens, "prefill_chunk": settings.prefill_chunk}
             kv_token = kv_bytes(model.shape or {}, 1, 1)
+            kv_all = kv_bytes(model.shape or {}, slot_tokens(settings.context_tokens), settings.slots)
+            kv_home, kv_dir = kv_files.home_of(settings.kv_cache, kv_all, paths.cache_dir() / engine)
+            options = {
+                "context_tokens": settings.context_tokens,
+                "slots": settings.slots,
+                "prefill_chunk": settings.prefill_chunk,
+                "attention_mode": settings.attention_mode,
+                "kv_dir": str(kv_dir or ""),
+            }
         case Stage.ASR if engine == "whisper" and settings.language:
             options = {"language": settings.language}
         case Stage.TTS if settings.length_scale != 1:
             options = {"length_scale": settings.length_scale}
     return StageSpec(
         **common, model=model.name, model_dir=model.path, digest=model.digest, weight_bytes=model.bytes,
-        threads=settings.threads or threads_for(placed, cpus), kv_token_bytes=kv_token, options=options,
-        # one conversation at a time has a slot, whatever stages.llm.slots says, until there are more of them
-        kv_bytes=kv_token * (settings.context_tokens if stage is Stage.LLM else 0),
+        threads=settings.threads or threads_for(placed, cpus), options=options,
+        kv_token_bytes=kv_token, kv_bytes=kv_all, kv_home=kv_home,
     )  # fmt: skip
 
 

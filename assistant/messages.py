@@ -19,6 +19,12 @@ Mode = Literal["resident", "overlap", "sequential"]
 Level = Literal["normal", "elevated", "high", "critical"]
 """How hard the machine is pressed (memory, heat, supply)."""
 
+Urgency = Literal["critical", "normal", "background"]
+"""Of a query: somebody waits and must not wait longer, somebody waits, or nobody does."""
+
+LlmVariant = Literal["full", "emergency"]
+"""All layers of the model, or the graph that leaves some out: faster, worse, same weight file."""
+
 Emit = Callable[[str, dict[str, object]], None]
 """Takes an event: its name and its data."""
 
@@ -79,6 +85,12 @@ class LlmRequest(_Message, frozen=True, kw_only=True):
     stop: tuple[str, ...] = ()
     prefill_chunk: int | None = None
     """The most prompt tokens at once; None = as the engine was configured. A smaller chunk leaves gaps for others."""
+    conversation: str = ""
+    """Whose key-value cache goes on; empty = nobody's. What the cache holds of the prompt already is not computed
+    again, whoever asked for it."""
+    variant: LlmVariant = "full"
+    duty: float = 1.0
+    """Share of the time in which the engine may compute, 0 < duty <= 1; it rests in between."""
 
 
 class TtsRequest(_Message, frozen=True, kw_only=True):
@@ -120,6 +132,11 @@ class LlmDelta(_Message, frozen=True, kw_only=True):
 class LlmDone(_Message, frozen=True, kw_only=True):
     reason: Literal["stop", "length"]
     prompt_tokens: int
+    reused_tokens: int = 0
+    """Of the prompt: those that were in the key-value cache already."""
+    dropped_turns: int = 0
+    """Oldest turns (without the system's) that did not fit into the context any more, and need not be sent again."""
+    variant: LlmVariant = "full"
     new_tokens: int
     prefill_ms: float
     decode_ms: float

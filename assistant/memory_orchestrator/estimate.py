@@ -1,6 +1,6 @@
 """What a stage will hold before it was ever loaded, and the same corrected by what was measured. Pure.
 
-    peak = weights * factor + KV slots * pool + workspace
+    peak = weights * factor + workspace + KV slots * pool
 
 The factors were measured on the embedded models by `assistant bench ask` and `llm-start`. A measured peak of the same
 model, engine and settings replaces weights and workspace; the KV slots are always promised whole, since the next
@@ -11,14 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from assistant.memory_orchestrator.policy import Need
 from assistant.memory_orchestrator.probe import MIB, Usage
 
-KV_POOL = 2.25
-"""MNN grows the cache by allocating anew, copying and freeing, and keeps what it freed: measured 2.2 times the cache's
-own size at 900 tokens, and 2.16 at the moment of the last copy at 4,000."""
+KvHome = Literal["memory", "disk", "heap"]
+"""Where keys and values lie: files in shared memory, files on a disk, or MNN's own allocator."""
+
+KV_POOL: dict[KvHome, float] = {"memory": 1.05, "disk": 1.05, "heap": 2.25}
+"""What a key-value cache takes per byte of it. Files grow in place, with a copy of one layer at a time on the heap. On
+the heap MNN allocates anew, copies, frees, and keeps what it freed: measured 2.2 times the cache's own size at 900
+tokens, and 2.16 at the moment of the last copy at 4,000."""
+_KV_STEP = 64
+"""Tokens by which MNN makes room; its values come in blocks of as many."""
 HEADROOM = 1.05
 """On a measured peak: the next query may be a little longer."""
 _CREDIBLE = 4
@@ -53,6 +59,11 @@ SHAPES: dict[str, Shape] = {
 }
 
 
+def slot_tokens(context_tokens: int) -> int:
+    """Tokens that MNN makes room for by the time that `context_tokens` are in the cache."""
+    return -(-(context_tokens + _KV_STEP) // _KV_STEP) * _KV_STEP
+
+
 def kv_bytes(shape: Mapping[str, Any], context_tokens: int, slots: int, bytes_per_value: int = 4) -> int:
     """Bytes of the key-value cache: 2 (K and V) * layers * kv_heads * head_dim * bytes * tokens * slots."""
     if not shape:
@@ -61,7 +72,14 @@ def kv_bytes(shape: Mapping[str, Any], context_tokens: int, slots: int, bytes_pe
     return per_token * context_tokens * slots
 
 
-def estimate(stage: str, engine: str, weight_bytes: int, kv: int = 0, measured: Usage | None = None) -> Need:
+def estimate(
+    stage: str,
+    engine: str,
+    weight_bytes: int,
+    kv: int = 0,
+    measured: Usage | None = None,
+    kv_home: KvHome = "memory",
+) -> Need:
     """The peak that `stage` will hold, in bytes.
 
     `measured`: an earlier peak of the same model and settings, less what its key-value cache took (`without_kv`).
@@ -71,7 +89,10 @@ def estimate(stage: str, engine: str, weight_bytes: int, kv: int = 0, measured: 
     file = weight_bytes * shape.file_per_weight + shape.file_fixed
     if measured is not None and 0 < measured.total <= (anon + file) * _CREDIBLE:
         anon, file = measured.anon * HEADROOM, measured.file * HEADROOM
-    return Need(stage=stage, anon=int(anon + kv * KV_POOL), file=int(file), kv=kv)
+    promised = kv * KV_POOL[kv_home]
+    if kv_home == "disk":  # all but the copy
+        return Need(stage=stage, anon=int(anon + promised - kv), file=int(file + kv), kv=kv)
+    return Need(stage=stage, anon=int(anon + promised), file=int(file), kv=kv)
 
 
 def prepared(stage: str, engine: str) -> Need:
@@ -80,6 +101,11 @@ def prepared(stage: str, engine: str) -> Need:
     return Need(stage=stage, anon=usage.anon, file=usage.file)
 
 
-def without_kv(peak: Usage, kv_used: int) -> Usage:
-    """A measured peak less what a cache of `kv_used` bytes took of it."""
-    return Usage(anon=max(0, peak.anon - int(kv_used * KV_POOL)), file=peak.file)
+def without_kv(peak: Usage, kv_used: int, kv_home: KvHome = "memory") -> Usage:
+    """A measured peak less what a cache of `kv_used` bytes took of it; in shared memory the kernel has told how much."""
+    if kv_home == "memory":
+        copied = int(peak.shm * (KV_POOL["memory"] - 1))
+        return Usage(anon=max(0, peak.anon - peak.shm - copied), file=peak.file)
+    if kv_home == "disk":
+        return Usage(anon=peak.anon, file=max(0, peak.file - kv_used))
+    return Usage(anon=max(0, peak.anon - int(kv_used * KV_POOL["heap"])), file=peak.file)

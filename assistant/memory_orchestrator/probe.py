@@ -20,17 +20,19 @@ class Usage:
 
     anon: int = 0
     file: int = 0
+    shm: int = 0
+    """The part of `anon` that lies in shared memory (tmpfs): the LLM's keys and values."""
 
     @property
     def total(self) -> int:
         return self.anon + self.file
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(self.anon + other.anon, self.file + other.file)
+        return Usage(self.anon + other.anon, self.file + other.file, self.shm + other.shm)
 
     def __or__(self, other: Usage) -> Usage:
         """The larger of each."""
-        return Usage(max(self.anon, other.anon), max(self.file, other.file))
+        return Usage(max(self.anon, other.anon), max(self.file, other.file), max(self.shm, other.shm))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Sample:
         The kernel keeps the peak of RSS, not of PSS; what RSS had more at its peak than now was private memory.
         """
         spike = max(0, self.rss_peak - self.rss) if self.rss_peak > earlier.rss_peak else 0
-        return Usage(self.now.anon + spike, self.now.file)
+        return Usage(self.now.anon + spike, self.now.file, self.now.shm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,9 @@ class Probe:
         file = rollup.get("Pss_File", 0)
         return Sample(
             # what was swapped out (to zram, on a Raspberry Pi) is still ours
-            now=Usage(anon=rollup.get("Pss", 0) - file + rollup.get("SwapPss", 0), file=file),
+            now=Usage(
+                anon=rollup.get("Pss", 0) - file + rollup.get("SwapPss", 0), file=file, shm=rollup.get("Pss_Shmem", 0)
+            ),
             rss=rollup.get("Rss", 0),
             rss_peak=status.get("VmHWM", 0),
         )

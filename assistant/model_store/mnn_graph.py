@@ -7,6 +7,7 @@ each normalisation, rotate-half RoPE on whole q and k, an attention operator wit
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -150,14 +151,19 @@ def wide(rows: int, columns: int) -> bool:
     return max(rows, columns) > 0xFFFF
 
 
-def build(shape: LlmShape, parts: GraphParts) -> Json:
-    """The whole graph; numbers are plain Python ones, as the JSON reader checks no types."""
+def build(shape: LlmShape, parts: GraphParts, skip: Collection[int] = ()) -> Json:
+    """The whole graph, or without the layers `skip`; numbers are plain Python ones, as the JSON reader checks no types.
+
+    What is left keeps its names, its places in the weight file and its `layer_index`, so that MNN can lay one graph
+    over the loaded weights of the other (`create_lora`), which finds them by the operators' names.
+    """
     graph = _Graph()
     hidden = _inputs(graph, shape)
     _rope_tables(graph, shape, parts)
     delta = ""
     for layer in range(shape.layers):
-        hidden, delta = _layer(graph, shape, parts, layer, hidden, delta)
+        if layer not in skip:
+            hidden, delta = _layer(graph, shape, parts, layer, hidden, delta)
     _head(graph, shape, parts, graph.binary("ADD", hidden, delta, "hidden_last", "DT_FLOAT", "NC4HW4"))
     return {
         "bizCode": "LLM",

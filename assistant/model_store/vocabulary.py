@@ -47,6 +47,10 @@ class LlmFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Tensors whose weights are not exactly those of the source, with the source's type."""
     notes: list[str] = []
     """What else a user should know of the conversion, in sentences."""
+    bits: int | None = None
+    """What every matrix was brought to; None = the source's own bits."""
+    emergency_skip: list[int] = []
+    """Layers that `llm.emergency.mnn` leaves out; empty = there is no such graph."""
 
 
 def vocabulary_bytes(tokens: list[bytes]) -> bytes:

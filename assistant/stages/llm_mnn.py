@@ -36,7 +36,12 @@ _LEAST_ANSWER = 16
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     context_tokens: int = 1024
-    """Prompt and answer together."""
+    """Of one conversation: prompt and answer together."""
+    slots: int = 1
+    """Conversations whose keys and values are kept at the same time."""
+    attention_mode: int = 8
+    kv_dir: str = ""
+    """Where the folder for the files of keys and values is made; empty = MNN keeps them on its heap."""
     prefill_chunk: int = 128
     """Tokens of the prompt per step: bounds workspace, and how long a cancel can take."""
 

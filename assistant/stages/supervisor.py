@@ -18,7 +18,7 @@ from typing import Any
 from assistant import page_cache
 from assistant.errors import StageDied, StageError
 from assistant.memory_orchestrator.calibration import Calibration
-from assistant.memory_orchestrator.estimate import estimate, prepared, without_kv
+from assistant.memory_orchestrator.estimate import KvHome, estimate, prepared, slot_tokens, without_kv
 from assistant.memory_orchestrator.policy import Need
 from assistant.memory_orchestrator.pressure import RELIEF, Relief
 from assistant.memory_orchestrator.probe import Usage
@@ -55,6 +55,7 @@ class StageSpec:
     """Of all key-value slots, full."""
     kv_token_bytes: int = 0
     """Of one token."""
+    kv_home: KvHome = "memory"
     options: Mapping[str, Any] | None = None
     placement: Placement = field(default_factory=Placement)
 
@@ -143,7 +144,8 @@ class Supervisor:
 
     def need(self, *, anew: bool = False) -> Need:
         measured = None if anew else self._calibration.peak(*self._alike())
-        return estimate(self.name, self.spec.engine, self.spec.weight_bytes, self.spec.kv_bytes, measured)
+        spec = self.spec
+        return estimate(self.name, spec.engine, spec.weight_bytes, spec.kv_bytes, measured, spec.kv_home)
 
     def _alike(self) -> list[str]:
         """Keys of what was measured: with the threads of now, else with others, which change little."""
@@ -159,7 +161,8 @@ class Supervisor:
         if not self._worked or self._info is None:
             return False
         if not self._info.exceptional:
-            usage = without_kv(peak, self._tokens * self.spec.kv_token_bytes)
+            used = slot_tokens(self._tokens) * self.spec.kv_token_bytes
+            usage = without_kv(peak, used, self.spec.kv_home)
             self._calibration.learn(self.spec.calibration_key(self._threads), usage, self._info.derived)
         return True
 

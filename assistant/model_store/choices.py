@@ -1,0 +1,53 @@
+"""What is chosen for the conversion of an LLM: bits per weight, and what its emergency graph leaves out.
+
+The emergency graph is a second graph over the same weights with some layers left out: faster, and worse. The first
+layers of a transformer and the last ones are vital, and those in the middle repeat much of each other's work (Men et
+al. 2024, "ShortGPT"; Gromov et al. 2024, "The Unreasonable Ineffectiveness of the Deeper Layers"). The catalog names
+the layers that were found by measurement for a model; others follow a rule. Imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+EMERGENCY_GRAPH = "llm.emergency.mnn"
+LEAST_LAYERS = 8
+"""A model of fewer layers has none to spare, and gets no emergency graph."""
+VITAL = 2
+"""Layers at either end that are never left out."""
+Bits = Literal[4, 8]
+
+
+class Choices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    bits: Bits | None = None
+    """Every matrix in so many bits; None = the source's own where MNN can carry them, 8 otherwise."""
+    emergency_skip: tuple[int, ...] | None = None
+    """None = `default_skip`; empty = no emergency graph."""
+
+    def arguments(self) -> list[str]:
+        """As arguments of the converter's command."""
+        bits = [] if self.bits is None else [f"--bits={self.bits}"]
+        if self.emergency_skip is None:
+            return bits
+        return [*bits, f"--emergency-skip={','.join(map(str, self.emergency_skip))}"]
+
+    def skipped(self, layers: int) -> list[int]:
+        """The layers that the emergency graph leaves out, in order; empty = there is none.
+
+        Raises `ValueError` with words for a layer that the model does not have, or cannot do without.
+        """
+        if self.emergency_skip is None:
+            return default_skip(layers)
+        wrong = [layer for layer in self.emergency_skip if not VITAL <= layer < layers - VITAL]
+        if wrong or len(set(self.emergency_skip)) != len(self.emergency_skip):
+            raise ValueError(
+                f"layers {list(self.emergency_skip)} cannot be left out: each once, from {VITAL} to {layers - VITAL - 1}"
+            )
+        return sorted(self.emergency_skip)
+
+
+def default_skip(layers: int) -> list[int]:
+    """A quarter of the layers, spread evenly over the second half of those that are not vital... """
+    raise NotImplementedError

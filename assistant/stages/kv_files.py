@@ -1,0 +1,95 @@
+"""Where the LLM's keys and values lie: files that grow in place, in shared memory or on a disk. Imports no engine.
+
+MNN's own allocator grows the cache by allocating anew, copying and freeing, and keeps what it freed: more than twice the
+cache's size in the end. With `kvcache_mmap` it keeps one file per layer for keys and one for values instead. It puts them
+beside the mapped weights and names them after addresses, which are alike in processes forked from one parent; so each
+worker gets a folder of its own, in which the weight files are links. The files lose their names as soon as MNN has opened
+them: whatever ends the worker, the kernel takes them back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import stat
+from pathlib import Path
+
+from assistant.closing import Closing
+from assistant.machine import process_start
+from assistant.memory_orchestrator.estimate import KvHome
+
+log = logging.getLogger(__name__)
+
+SHARED_MEMORY = Path("/dev/shm")
+DISK_FROM = 160 << 20
+"""Bytes of keys and values from which `auto` takes the disk: they would fill what a 2 GB machine has left beside a model
+of 1 to 2 B weights."""
+_SPARE = 16 << 20
+
+
+def home_of(setting: str, size: int, disk: Path, shared: Path = SHARED_MEMORY) -> tuple[KvHome, Path | None]:
+    """Where `size` bytes are to lie, and the folder for the workers' folders.
+
+    `setting`: auto, memory or disk. "heap" where neither has room: MNN then keeps them itself, which takes more than
+    twice as much.
+    """
+    on_disk: tuple[KvHome, Path] = "disk", disk / "kv"
+    in_memory: tuple[KvHome, Path] = "memory", shared / f"assistant-kv-{os.getuid()}"
+    first = on_disk if setting == "disk" or (setting == "auto" and size >= DISK_FROM) else in_memory
+    for home, folder in (first, in_memory if first is on_disk else on_disk) if setting == "auto" else (first,):
+        if _free(folder.parent) >= size + _SPARE:
+            return home, folder
+    return "heap", None
+
+
+def _free(folder: Path) -> int:
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return 0
+    return found.f_bavail * found.f_frsize if os.access(folder, os.W_OK) else 0
+
+
+class KvFiles(Closing):
+    """A worker's folder for MNN's `tmp_path`."""
+
+    def __init__(self, root: Path, weights: Path | None) -> None:
+        """`weights`: the folder of mapped weights, which MNN expects in the same place. Raises `OSError`."""
+        _own(root)
+        _sweep(root)
+        self.path = root / f"{os.getpid()}-{process_start(os.getpid())}"
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.path.mkdir(mode=0o700)
+        for file in weights.resolve().iterdir() if weights is not None else ():
+            (self.path / file.name).symlink_to(file)
+
+    def hide(self) -> None:
+        """Takes the names off files that MNN has opened meanwhile; it goes on using them."""
+        for file in self.path.iterdir():
+            if file.suffix in (".k", ".v") and not file.is_symlink():
+                file.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Never raises."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _own(root: Path) -> None:
+    """Makes the folder, or raises `PermissionError` when somebody else has made it: /dev/shm is everybody's."""
+    with contextlib.suppress(FileExistsError):
+        root.mkdir(mode=0o700, parents=True)
+    found = root.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise PermissionError(f"{root} is not a folder of ours alone")
+
+
+def _sweep(root: Path) -> None:
+    """Removes what killed workers have left: a folder of links, and files whose names there was no time to take off."""
+    for folder in root.iterdir():
+        pid, _, started = folder.name.partition("-")
+        if pid.isdigit() and started.isdigit() and process_start(int(pid)) != int(started):
+            shutil.rmtree(folder, ignore_errors=True)
