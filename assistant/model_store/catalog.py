@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -19,6 +19,7 @@ import msgspec
 
 from assistant.errors import ConfigError, ModelUnknown, UsageError
 from assistant.messages import Stage
+from assistant.model_store.choices import OWN, Bits, Choices
 
 Kind = Literal["mnn-llm", "whisper-ct2", "piper", "vosk"]
 Shape = dict[str, int | bool]
@@ -88,6 +89,16 @@ class Entry(_Record, frozen=True, kw_only=True):
     convert: Literal["", "gguf"] = ""
     """"gguf": the one file stays in the download cache, and the model is what the converter makes of it."""
     shape: Shape | None = None
+    bits: Bits | None = None
+    """Every matrix of a converted LLM in so many bits; None = the source's own."""
+    emergency_skip: tuple[int, ...] | None = None
+    """Layers that the emergency graph of a converted LLM leaves out; None = by rule."""
+    variant_of: str = ""
+    """The model that this one is a coarser or finer form of, made from the same source."""
+
+    @property
+    def choices(self) -> Choices:
+        return Choices(self.bits, self.emergency_skip)
 
     @property
     def download_bytes(self) -> int:
@@ -119,12 +130,14 @@ class Catalog:
             raise ConfigError(str(error)) from None
         if tree:
             raise ConfigError(f"unknown key {next(iter(tree))!r}; entries start with [[model]]")
-        seen: set[str] = set()
+        known: dict[str, Entry] = {}
         for entry in found:
             _check_entry(entry)
-            if entry.name in seen:
+            if entry.name in known:
                 raise ConfigError(f"two entries are called {entry.name!r}")
-            seen.add(entry.name)
+            known[entry.name] = entry
+        for problem in _variant_problems(known):
+            raise ConfigError(problem)
         return cls(found)
 
     @cached_property
@@ -192,7 +205,7 @@ def _check_entry(entry: Entry) -> None:
         check_name(entry.name)
     except UsageError as error:
         raise ConfigError(str(error)) from None
-    for problem in _problems(entry):
+    for problem in (*_problems(entry), *_choice_problems(entry)):
         raise ConfigError(f"{entry.name}: {problem}")
 
 
@@ -225,6 +238,29 @@ def _problems(entry: Entry) -> Iterable[str]:
         elif file.member:
             yield f"{file.path} needs a url (and no member)"
         yield from _checked(file, file.url if not isinstance(source, PackageSource) else None)
+
+
+def _choice_problems(entry: Entry) -> Iterable[str]:
+    if not entry.convert:
+        if entry.choices != OWN or entry.variant_of:
+            yield "bits, emergency_skip and variant_of are for models that are converted"
+        return
+    try:
+        entry.choices.skipped(int((entry.shape or {}).get("layers", 0)))
+    except ValueError as error:
+        yield str(error)
+
+
+def _variant_problems(entries: Mapping[str, Entry]) -> Iterable[str]:
+    """A variant has the source of what it is a variant of, so that one download serves both."""
+    for entry in entries.values():
+        if not entry.variant_of:
+            continue
+        whole = entries.get(entry.variant_of)
+        if whole is None or whole.variant_of:
+            yield f"{entry.name}: variant_of {entry.variant_of!r} must be another model of the catalog, and no variant"
+        elif [file.sha256 for file in entry.files] != [file.sha256 for file in whole.files]:
+            yield f"{entry.name}: a variant has the files of {entry.variant_of}"
 
 
 def _checked(item: Any, url: str | None) -> Iterable[str]:

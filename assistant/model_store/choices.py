@@ -20,7 +20,7 @@ VITAL = 2
 Bits = Literal[4, 8]
 
 
-class Choices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Choices(msgspec.Struct, frozen=True):
     bits: Bits | None = None
     """Every matrix in so many bits; None = the source's own where MNN can carry them, 8 otherwise."""
     emergency_skip: tuple[int, ...] | None = None
@@ -43,11 +43,19 @@ class Choices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         wrong = [layer for layer in self.emergency_skip if not VITAL <= layer < layers - VITAL]
         if wrong or len(set(self.emergency_skip)) != len(self.emergency_skip):
             raise ValueError(
-                f"layers {list(self.emergency_skip)} cannot be left out: each once, from {VITAL} to {layers - VITAL - 1}"
+                f"layers {list(self.emergency_skip)} cannot be left out:"
+                f" each once, and from {VITAL} to {layers - VITAL - 1}"
             )
         return sorted(self.emergency_skip)
 
 
+OWN = Choices()
+"""What a user chooses who chooses nothing."""
+
+
 def default_skip(layers: int) -> list[int]:
-    """A quarter of the layers, spread evenly over the second half of those that are not vital... """
-    raise NotImplementedError
+    """A quarter of the layers, spread evenly over those that are not vital; none for a small model."""
+    if layers < LEAST_LAYERS:
+        return []
+    wanted, first, last = layers // 4, VITAL, layers - VITAL - 1
+    return sorted({round(first + (last - first) * (i + 1) / (wanted + 1)) for i in range(wanted)})

@@ -1,4 +1,4 @@
-"""Runs the converters, each in a child process of its own. Imports `errors` and `json_command`.
+"""Runs the converters, each in a child process of its own. Imports `errors`, `choices` and `json_command`.
 
 Why a child: its memory and MNN's chatter end with it, and the user's terminal sees neither. The child prints JSON
 lines on stdout: `{"done": n, "total": m}` while it works, and last `{"report": {...}}` or
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from assistant.errors import AssistantError, ModelError, ModelUnsupported, StageError, by_name
+from assistant.model_store.choices import OWN, Choices
 from assistant.model_store.json_command import child_environment
 
 Update = Callable[[int, int], None]
@@ -29,17 +30,21 @@ class Converters:
         self._gguf = list(gguf) or [sys.executable, "-m", _PACKAGE + "convert_gguf"]
         self._voice = list(voice) or [sys.executable, "-m", _PACKAGE + "convert_voice"]
 
-    def gguf(self, source: Path, out: Path, log: Path, update: Update) -> dict[str, int | bool]:
+    def gguf(self, source: Path, out: Path, log: Path, update: Update, choices: Choices = OWN) -> dict[str, int | bool]:
         """Writes an MNN model into `out`; gives its shape. Raises `ModelUnsupported`, or `ModelError` for a crash."""
-        report = run([*self._gguf, str(source), str(out), "--json"], source.name, log, update)
-        shape = report.get("shape")
-        if not isinstance(shape, dict) or not all(isinstance(value, int) for value in shape.values()):
-            raise ModelError(f"the conversion of {source.name} gave no shape of the model: {report!r}")
-        return shape
+        command = [*self._gguf, str(source), *choices.arguments(), str(out), "--json"]
+        return _shape(run(command, source.name, log, update), source.name)
 
     def voice(self, onnx: Path, config: Path, out: Path, log: Path, update: Update) -> None:
         """Writes the MNN form of a Piper voice into `out`."""
         run([*self._voice, str(onnx), str(config), str(out), "--json"], onnx.name, log, update)
+
+
+def _shape(report: dict[str, Any], what: str) -> dict[str, int | bool]:
+    shape = report.get("shape")
+    if not isinstance(shape, dict) or not all(isinstance(value, int) for value in shape.values()):
+        raise ModelError(f"the conversion of {what} gave no shape of the model: {report!r}")
+    return shape
 
 
 def run(command: Sequence[str], what: str, log: Path, update: Update) -> dict[str, Any]:

@@ -1,138 +1,23 @@
-"""GGUF -> a model directory for MNN's LLM runtime, without torch. `python -m assistant.model_store.convert_gguf`.
+"""GGUF -> a model directory for MNN's LLM runtime. `python -m assistant.model_store.convert_gguf`.
 
-Checks and decides everything first (`llm_plan`, `chat_template`), then writes the tokenizer, streams the weights
-(`llm_writer`), has MNN translate the graph (`mnn_graph`, `mnn_tools`), and notes what our own token loop needs
-(`vocabulary`).
-Weights that MNN can represent are carried over; others are quantised to 8 bits and named in the report. The directory
-appears whole or not at all. Never touches a network, never imports MNN's Python tools.
+The command around `llm_conversion`. Imports that and `gguf`; never touches a network.
 """
 
 from __future__ import annotations
 
 import argparse
-import errno
 import os
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import msgspec
-
-from assistant.errors import ModelError
-from assistant.model_store import chat_template, json_command, versions, vocabulary
-from assistant.model_store.atomic_dir import building
+from assistant.model_store import json_command
+from assistant.model_store.choices import Bits, Choices
 from assistant.model_store.gguf import GgufFile
-from assistant.model_store.llm_plan import Plan, make_plan, sizes
-from assistant.model_store.llm_writer import llm_config, write_weights
+from assistant.model_store.llm_conversion import ConversionReport, Progress, convert, free_bytes_of
 from assistant.model_store.manifest import sha256_of
-from assistant.model_store.mnn_graph import build
-from assistant.model_store.mnn_tokenizer import mtok
-from assistant.model_store.mnn_tools import json_to_mnn
 
-Progress = Callable[[int, int], None]
-
-
-class ConversionReport(msgspec.Struct, frozen=True, kw_only=True):
-    architecture: str
-    shape: dict[str, int | bool]
-    """layers, hidden, heads, kv_heads, head_dim, ffn, vocab, max_position, tied: what an estimate of memory needs."""
-    head_slices: int
-    requantised: list[str]
-    """`name (type)` of each tensor whose weights are not exactly the source's."""
-    bos_id: int | None
-    eos_id: int | None
-    stop_ids: list[int]
-    chat_format: str
-    """`the file's own`, or the known format that takes its place."""
-    notes: list[str]
-    """What a user should know, in sentences."""
-    source_sha256: str
-    weight_bytes: int
-    """Size of `llm.mnn.weight`."""
-    seconds: float
-    peak_anon_mib: float
-    """Most anonymous memory that this process had while it converted."""
-    converter_version: str = versions.GGUF_CONVERTER
-    mnn_version: str = versions.mnn_version()
-
-
-class _Meter:
-    """Progress, and the peak of anonymous memory at each step of it."""
-
-    def __init__(self, total: int, progress: Progress | None) -> None:
-        self.done, self.total = 0, total
-        self.peak_kib = 0
-        self._progress = progress
-
-    def moved(self, count: int) -> None:
-        self.done += count
-        self.sample()
-        if self._progress:
-            self._progress(self.done, self.total)
-
-    def sample(self) -> None:
-        status = Path("/proc/self/status").read_text()
-        self.peak_kib = max(self.peak_kib, int(status.partition("RssAnon:")[2].split(None, 1)[0]))
-
-
-_CONFIG = {
-    "llm_model": "llm.mnn",
-    "llm_weight": "llm.mnn.weight",
-    "tokenizer_file": "tokenizer.mtok",
-    "backend_type": "cpu",
-    "thread_num": 2,
-    "precision": "high",
-    "memory": "low",
-    "dynamic_option": 2,
-    "sampler_type": "greedy",
-}
-"""What MNN is told when a user loads the directory by hand; our own stage sets all of it itself."""
-
-
-def _notes(plan: Plan, remark: str) -> list[str]:
-    notes = [remark] if remark else []
-    if not plan.tokenizer.pre_named:
-        notes.append(f"the file does not say how it splits text into words; taken as {plan.tokenizer.pre!r}")
-    if plan.tokenizer.pre == "llama-bpe":
-        notes.append("a word that is a token but that no merges build comes in several tokens")
-    return notes
-
-
-def _facts(plan: Plan, sha256: str, notes: list[str]) -> vocabulary.LlmFacts:
-    tokenizer = plan.tokenizer
-    ids = {token: i for i, token in enumerate(tokenizer.tokens) if token in (b"<think>", b"</think>")}
-    return vocabulary.LlmFacts(
-        converter_version=versions.GGUF_CONVERTER,
-        mnn_version=versions.mnn_version(),
-        source_sha256=sha256,
-        architecture=plan.shape.architecture,
-        shape=plan.shape.summary(),
-        bos_id=tokenizer.bos_id,
-        eos_id=tokenizer.eos_id,
-        add_bos=tokenizer.add_bos,
-        stop_ids=tokenizer.stop_ids,
-        special_ids=tokenizer.special_ids,
-        think_ids=[ids[b"<think>"], ids[b"</think>"]] if len(ids) == 2 else [],
-        chat_template=tokenizer.chat_template,
-        requantised=plan.requantised,
-        notes=notes,
-    )
-
-
-def _write_all(out: Path, gguf: GgufFile, plan: Plan, facts: vocabulary.LlmFacts, meter: _Meter) -> None:
-    # The tokenizer first: it refuses damaged merges before gigabytes are written.
-    (out / "tokenizer.mtok").write_bytes(mtok(plan.tokenizer))
-    (out / vocabulary.FILE).write_bytes(vocabulary.vocabulary_bytes(plan.tokenizer.token_bytes()))
-    meter.sample()
-    parts, words = write_weights(out / "llm.mnn.weight", gguf, plan, meter.moved)
-    graph = out / "graph.json"
-    graph.write_bytes(msgspec.json.encode(build(plan.shape, parts)))
-    json_to_mnn(graph, out / "llm.mnn")
-    graph.unlink()
-    (out / "llm_config.json").write_bytes(msgspec.json.encode(llm_config(plan, words, facts)))
-    (out / "config.json").write_bytes(msgspec.json.encode(_CONFIG))
-    meter.sample()
+__all__ = ["ConversionReport", "convert_gguf", "main", "throttled"]
 
 
 def convert_gguf(
@@ -140,60 +25,30 @@ def convert_gguf(
     out_dir: Path,
     progress: Progress | None = None,
     *,
+    bits: Bits | None = None,
+    emergency_skip: Sequence[int] | None = None,
     head_slices: int | None = None,
     source_sha256: str | None = None,
-    free_bytes: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
+    free_bytes: Callable[[Path], int] = free_bytes_of,
 ) -> ConversionReport:
-    """Writes llm.mnn, llm.mnn.weight, llm_config.json, config.json, tokenizer.mtok and vocabulary.bin to `out_dir`.
+    """Converts one file; see `llm_conversion.convert` for what it writes and raises, and `choices` for the choices.
 
-    An existing `out_dir` is replaced. `progress(done, total)` counts bytes of source; what it raises ends the work.
-    `head_slices` overrides `head_slices_for`; `source_sha256` saves hashing a file whose digest is known.
-    Raises `ModelMissing`, `ModelUnsupported` or `ModelDamaged`, the two former before anything is written, and
-    `ModelError` with code `disk-full`.
+    `source_sha256` saves hashing a file whose digest is known. Raises `ModelMissing` besides.
     """
-    began = time.monotonic()
+    choices = Choices(bits, None if emergency_skip is None else tuple(emergency_skip))
     with GgufFile(gguf) as source:
-        plan = make_plan(source, head_slices)
-        reads, writes = sizes(source, plan)
-        tokenizer, chat_format, remark = chat_template.choose(plan.tokenizer, gguf)
-        plan = msgspec.structs.replace(plan, tokenizer=tokenizer)
-        facts = _facts(plan, source_sha256 or sha256_of(gguf), _notes(plan, remark))
-        meter = _Meter(reads, progress)
-        try:
-            _check_disk(out_dir, writes, free_bytes)
-            with building(out_dir) as work:
-                _write_all(work, source, plan, facts, meter)
-                weight_bytes = (work / "llm.mnn.weight").stat().st_size
-        except OSError as error:
-            code = "disk-full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else None
-            raise ModelError(f"{out_dir}: cannot be written ({error.strerror})", code=code) from None
-    return ConversionReport(
-        architecture=facts.architecture,
-        shape=facts.shape,
-        head_slices=plan.slices,
-        requantised=plan.requantised,
-        bos_id=facts.bos_id,
-        eos_id=facts.eos_id,
-        stop_ids=facts.stop_ids,
-        chat_format=chat_format,
-        notes=facts.notes,
-        source_sha256=facts.source_sha256,
-        weight_bytes=weight_bytes,
-        seconds=round(time.monotonic() - began, 3),
-        peak_anon_mib=round(meter.peak_kib / 1024, 1),
-    )
-
-
-def _check_disk(out_dir: Path, needed: int, free_bytes: Callable[[Path], int]) -> None:
-    out_dir.parent.mkdir(parents=True, exist_ok=True)
-    free = free_bytes(out_dir.parent)
-    if free < needed:
-        raise ModelError(
-            f"{out_dir.parent}: {needed >> 20} MiB are needed, {free >> 20} MiB are free; make room", code="disk-full"
+        return convert(
+            source,
+            out_dir,
+            progress,
+            sha256=source_sha256 or sha256_of(gguf),
+            choices=choices,
+            head_slices=head_slices,
+            free_bytes=free_bytes,
         )
 
 
-def _throttled(progress: Progress, every_s: float = 0.05) -> Progress:
+def throttled(progress: Progress, every_s: float = 0.05) -> Progress:
     """Passes on at most one call per `every_s`, and the last one."""
     last = 0.0
 
@@ -206,14 +61,31 @@ def _throttled(progress: Progress, every_s: float = 0.05) -> Progress:
     return tell
 
 
+def _add_choices(parser: argparse.ArgumentParser) -> None:
+    """The options that `Choices.arguments` writes."""
+    parser.add_argument("--bits", type=int, choices=(4, 8), help="every matrix in so many bits (default: the file's)")
+    parser.add_argument(
+        "--emergency-skip", type=_layers, metavar="N,N,...", help="layers that the emergency graph leaves out"
+    )
+
+
+def _layers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(",") if part)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; see `json_command` for what it prints. Returns the exit status."""
     parser = argparse.ArgumentParser(prog="convert_gguf", description="Converts a GGUF model for MNN.")
     parser.add_argument("source", type=Path, help="the GGUF file")
     parser.add_argument("out", type=Path, help="the directory to write")
+    _add_choices(parser)
     parser.add_argument("--json", action="store_true", help="JSON lines on stdout, which is what it always prints")
     args = parser.parse_args(argv)
-    return json_command.run(lambda update: convert_gguf(args.source, args.out, _throttled(update)))
+    return json_command.run(
+        lambda update: convert_gguf(
+            args.source, args.out, throttled(update), bits=args.bits, emergency_skip=args.emergency_skip
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from assistant.messages import Stage
 from assistant.model_store import archive, versions
 from assistant.model_store import manifest as manifests
 from assistant.model_store.catalog import ArchiveSource, Entry, check_name
+from assistant.model_store.choices import OWN, Choices
 from assistant.model_store.conversion import Converters
 from assistant.model_store.manifest import Manifest, Origin
 from assistant.model_store.progress import Progress, Silent
@@ -90,7 +91,7 @@ class Fetcher:
         actions: dict[State, Action] = {State.DAMAGED: "repaired", State.OUTDATED: "updated"}
         return self._outcome(name, actions.get(status.state, "fetched"))
 
-    def convert_file(self, source: Path, name: str) -> Outcome:
+    def convert_file(self, source: Path, name: str, choices: Choices = OWN) -> Outcome:
         """A user's own GGUF becomes the model `name`, which neither the catalog nor this disk must know.
 
         One that is damaged, or from an older converter, is made anew.
@@ -104,7 +105,7 @@ class Fetcher:
             if name in self._store.installed() and self._store.status(name).state is State.READY:
                 raise UsageError(f"there is a model {name!r} already; remove it first with: assistant models rm {name}")
             origin = Origin(file=source.name, bytes=source.stat().st_size, sha256=manifests.sha256_of(source))
-            self._install(self._convert_gguf(name, "mnn", source, origin, temp), temp)
+            self._install(self._convert_gguf(name, "mnn", source, origin, choices, temp), temp)
         return self._outcome(name, "converted")
 
     def convert_again(self, name: str) -> Outcome:
@@ -151,7 +152,7 @@ class Fetcher:
         if entry.convert:
             file = entry.files[0]
             origin = Origin(file=file.name, bytes=file.bytes, sha256=file.sha256)
-            return self._convert_gguf(entry.name, entry.engine, files[file.path], origin, temp)
+            return self._convert_gguf(entry.name, entry.engine, files[file.path], origin, entry.choices, temp)
         need_space(self._store.models_dir, self._copied(files), entry.name, self._free)
         for path, source in files.items():
             link_or_copy(source, temp / "model" / path)
@@ -168,11 +169,15 @@ class Fetcher:
         archive.extract_all(packed, temp / "model", root=source.root, max_bytes=source.max_unpacked_bytes)
         return msgspec.structs.replace(_manifest(entry, temp / "model"), archive_sha256=source.sha256)
 
-    def _convert_gguf(self, name: str, engine: str, source: Path, origin: Origin, temp: Path) -> Manifest:
-        need_space(self._store.models_dir, origin.bytes + origin.bytes // 2, f"converting {origin.file}", self._free)
+    def _convert_gguf(
+        self, name: str, engine: str, source: Path, origin: Origin, choices: Choices, temp: Path
+    ) -> Manifest:
+        # The converter itself looks for what it needs exactly; 8 bits take twice the room of a source of 4.
+        wanted = origin.bytes * 5 // 2 if choices.bits == 8 else origin.bytes * 3 // 2
+        need_space(self._store.models_dir, wanted, f"converting {origin.file}", self._free)
         out = temp / "model"
         with self._progress.task(f"converting {origin.file}", origin.bytes) as update:
-            shape = self._converters.gguf(source, out, temp / "converter.log", update)
+            shape = self._converters.gguf(source, out, temp / "converter.log", update, choices)
         return Manifest(
             name=name,
             kind="mnn-llm",
@@ -180,6 +185,7 @@ class Fetcher:
             engine=engine,
             files=manifests.records_of(out),
             shape=shape,
+            choices=choices,
             converted_from=origin,
             converter_version=versions.GGUF_CONVERTER,
             mnn_version=versions.mnn_version(),

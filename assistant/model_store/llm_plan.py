@@ -8,10 +8,12 @@ from __future__ import annotations
 import msgspec
 
 from assistant.errors import ModelUnsupported
-from assistant.model_store.gguf import GgufFile, TensorInfo
+from assistant.model_store.choices import OWN, Bits, Choices
+from assistant.model_store.gguf import TensorInfo
 from assistant.model_store.llm_shape import LlmShape, read_shape
 from assistant.model_store.llm_tokenizer import LlmTokenizer, read_tokenizer
 from assistant.model_store.quant_blocks import Packing, packing_of
+from assistant.model_store.tensor_source import TensorSource
 
 SLICE_BYTES = 8 << 20
 """Integers in one slice of a head that is split."""
@@ -28,6 +30,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     slices: int
     requantised: list[str]
     """`name (type)` of each tensor whose weights will not be exactly the source's."""
+    bits: Bits | None = None
+    """What every matrix is brought to; None = the source's own bits."""
+    emergency_skip: list[int] = []
+    """Layers that the emergency graph leaves out; empty = there is none."""
 
     @property
     def head(self) -> str:
@@ -47,7 +53,8 @@ def head_slices_for(packed_bytes: int, tied: bool) -> int:
     return min(MAX_SLICES, -(-packed_bytes // SLICE_BYTES))
 
 
-def make_plan(gguf: GgufFile, head_slices: int | None) -> Plan:
+def make_plan(gguf: TensorSource, head_slices: int | None, choices: Choices = OWN) -> Plan:
+    """Raises `ModelUnsupported`, `ModelDamaged`; `ValueError` for layers that cannot be left out."""
     shape, tokenizer = read_shape(gguf), read_tokenizer(gguf)
     packings: dict[str, Packing] = {}
     requantised: list[str] = []
@@ -66,7 +73,15 @@ def make_plan(gguf: GgufFile, head_slices: int | None) -> Plan:
     bits = packings["token_embd" if shape.tied else "output"].bits
     slices = head_slices or head_slices_for(shape.vocab * shape.hidden * bits // 8, shape.tied)
     slices = min(slices, max(1, shape.vocab // 16))
-    return Plan(shape=shape, tokenizer=tokenizer, packings=packings, slices=slices, requantised=requantised)
+    return Plan(
+        shape=shape,
+        tokenizer=tokenizer,
+        packings=packings,
+        slices=slices,
+        requantised=requantised,
+        bits=choices.bits,
+        emergency_skip=choices.skipped(shape.layers),
+    )
 
 
 def _stored_bytes(tensor: TensorInfo, packing: Packing) -> int:
@@ -74,7 +89,7 @@ def _stored_bytes(tensor: TensorInfo, packing: Packing) -> int:
     return tensor.rows * (tensor.columns * packing.bits // 8 + scales)
 
 
-def sizes(gguf: GgufFile, plan: Plan) -> tuple[int, int]:
+def sizes(gguf: TensorSource, plan: Plan) -> tuple[int, int]:
     """Bytes of source that will be read, bytes that will be written."""
     twice = [plan.head] if plan.shape.tied and plan.slices > 1 else []
     matrices = [(gguf.tensors[f"{name}.weight"], plan.packings[name]) for name in [*plan.packings, *twice]]

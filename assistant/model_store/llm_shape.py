@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from assistant.errors import ModelDamaged, ModelUnsupported
-from assistant.model_store.gguf import GgufFile, StringArray, TensorInfo
+from assistant.model_store.gguf import StringArray, TensorInfo
+from assistant.model_store.tensor_source import TensorSource
 
 ARCHITECTURES = ("llama", "qwen2")
 MAX_POSITIONS = 8192
@@ -64,7 +65,7 @@ class LlmShape(msgspec.Struct, frozen=True, kw_only=True):
 class _Keys:
     """Metadata of one architecture, checked for type."""
 
-    def __init__(self, gguf: GgufFile, architecture: str) -> None:
+    def __init__(self, gguf: TensorSource, architecture: str) -> None:
         self._gguf = gguf
         self._prefix = architecture
 
@@ -106,7 +107,7 @@ def _rope_factor(keys: _Keys) -> float:
     return keys.real("rope.scale_linear", 1.0, 1.0, 1024.0)
 
 
-def read_shape(gguf: GgufFile) -> LlmShape:
+def read_shape(gguf: TensorSource) -> LlmShape:
     """Raises `ModelUnsupported` for another architecture or a variant of it, `ModelDamaged` for what makes no sense."""
     name = gguf.metadata.get("general.architecture", b"")
     architecture = name.decode("utf-8", "replace") if isinstance(name, bytes) else repr(name)
@@ -152,7 +153,7 @@ def read_shape(gguf: GgufFile) -> LlmShape:
     return shape
 
 
-def _check_tensors(gguf: GgufFile, shape: LlmShape) -> None:
+def _check_tensors(gguf: TensorSource, shape: LlmShape) -> None:
     """Every tensor that the graph needs is there in its size, and none that the graph would leave out."""
     wanted = {"token_embd.weight": (shape.vocab, shape.hidden), "output_norm.weight": (1, shape.hidden)}
     optional = {"output.weight": (shape.vocab, shape.hidden), "rope_freqs.weight": (1, shape.head_dim // 2)}
@@ -172,7 +173,7 @@ def _check_tensors(gguf: GgufFile, shape: LlmShape) -> None:
     _check_kinds(gguf, {**wanted, **optional})
 
 
-def _check_kinds(gguf: GgufFile, known: dict[str, tuple[int, int]]) -> None:
+def _check_kinds(gguf: TensorSource, known: dict[str, tuple[int, int]]) -> None:
     for name, tensor in gguf.tensors.items():
         if name not in known and not name.endswith(".attn_rot_embd.weight"):
             raise ModelUnsupported(f"{gguf.path}: the tensor {name[:80]!r} belongs to no llama or qwen2 model")

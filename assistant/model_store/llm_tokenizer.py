@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from assistant.errors import ModelDamaged, ModelUnsupported
-from assistant.model_store.gguf import GgufFile, StringArray
+from assistant.model_store.gguf import StringArray
+from assistant.model_store.tensor_source import TensorSource
 
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
 _STOP_NAMES = (
@@ -79,7 +80,7 @@ def _spelled(token: bytes, alphabet: dict[bytes, bytes]) -> bytes:
         return token
 
 
-def _text(gguf: GgufFile, key: str, default: str = "") -> str:
+def _text(gguf: TensorSource, key: str, default: str = "") -> str:
     value = gguf.metadata.get(key, default.encode())
     if not isinstance(value, bytes):
         raise ModelDamaged(f"{gguf.path}: {key} is no text")
@@ -89,7 +90,7 @@ def _text(gguf: GgufFile, key: str, default: str = "") -> str:
         raise ModelDamaged(f"{gguf.path}: {key} is not UTF-8") from None
 
 
-def _token_id(gguf: GgufFile, name: str, vocab: int) -> int | None:
+def _token_id(gguf: TensorSource, name: str, vocab: int) -> int | None:
     key = f"tokenizer.ggml.{name}_token_id"
     value = gguf.metadata.get(key)
     if value is None or value == 0xFFFFFFFF:  # the latter: llama.cpp's way to say none
@@ -99,7 +100,7 @@ def _token_id(gguf: GgufFile, name: str, vocab: int) -> int | None:
     return value
 
 
-def _types(gguf: GgufFile, vocab: int) -> list[int]:
+def _types(gguf: TensorSource, vocab: int) -> list[int]:
     value: Any = gguf.metadata.get("tokenizer.ggml.token_type")
     if value is None:
         return [1] * vocab
@@ -108,7 +109,7 @@ def _types(gguf: GgufFile, vocab: int) -> list[int]:
     return [int(kind) for kind in value.tolist()]
 
 
-def read_tokenizer(gguf: GgufFile) -> LlmTokenizer:
+def read_tokenizer(gguf: TensorSource) -> LlmTokenizer:
     """Raises `ModelUnsupported` for another kind of tokenizer, `ModelDamaged` for what makes no sense."""
     model, named = _text(gguf, "tokenizer.ggml.model"), _text(gguf, "tokenizer.ggml.pre")
     pre = named or _UNNAMED.get(_text(gguf, "general.architecture"), "default")

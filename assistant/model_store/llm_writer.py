@@ -14,13 +14,13 @@ import msgspec
 import numpy as np
 
 from assistant.model_store import vocabulary
-from assistant.model_store.gguf import GgufFile
 from assistant.model_store.llm_plan import Plan
 from assistant.model_store.mnn_graph import GraphParts, MatrixAt
 from assistant.model_store.mnn_weights import WeightWriter, rope_tables, unpermute
+from assistant.model_store.tensor_source import TensorSource
 
 
-def _write_head(writer: WeightWriter, gguf: GgufFile, plan: Plan, whole: MatrixAt | None) -> list[MatrixAt]:
+def _write_head(writer: WeightWriter, gguf: TensorSource, plan: Plan, whole: MatrixAt | None) -> list[MatrixAt]:
     if whole is not None and plan.slices == 1:
         return [whole]
     tensor, packing = gguf.tensors[f"{plan.head}.weight"], plan.packings[plan.head]
@@ -30,7 +30,7 @@ def _write_head(writer: WeightWriter, gguf: GgufFile, plan: Plan, whole: MatrixA
     return [writer.matrix(tensor, packing, first=at, rows=min(step, tensor.rows - at)) for at in starts]
 
 
-def _write_layer(writer: WeightWriter, gguf: GgufFile, plan: Plan, layer: int) -> dict[str, MatrixAt]:
+def _write_layer(writer: WeightWriter, gguf: TensorSource, plan: Plan, layer: int) -> dict[str, MatrixAt]:
     shape, written = plan.shape, {}
     for name in shape.matrices(layer):
         turn = shape.head_dim if shape.permuted and name.endswith(("attn_q", "attn_k")) else 0
@@ -44,7 +44,9 @@ def _write_layer(writer: WeightWriter, gguf: GgufFile, plan: Plan, layer: int) -
     return written
 
 
-def write_weights(path: Path, gguf: GgufFile, plan: Plan, moved: Callable[[int], None]) -> tuple[GraphParts, MatrixAt]:
+def write_weights(
+    path: Path, gguf: TensorSource, plan: Plan, moved: Callable[[int], None]
+) -> tuple[GraphParts, MatrixAt]:
     """Returns where everything lies, and the word table."""
     shape = plan.shape
     with path.open("xb", buffering=0) as file:

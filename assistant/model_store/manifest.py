@@ -1,4 +1,4 @@
-"""What a model directory says of itself: `manifest.json`. Imports `errors`, `messages` and `catalog`'s path rule.
+"""What a model directory says of itself: `manifest.json`. Imports `errors`, `messages`, `choices`, a rule of `catalog`.
 
 Owns the hashing of files and the quick check before each load: size and modification time of every file, and its
 sha256 only when the time is not the recorded one. Never touches the network.
@@ -17,6 +17,7 @@ import msgspec
 from assistant.errors import ModelDamaged
 from assistant.messages import Stage
 from assistant.model_store.catalog import relative_path
+from assistant.model_store.choices import OWN, Choices
 
 FILE_NAME = "manifest.json"
 FORMAT = 1
@@ -47,6 +48,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     converted_from: Origin | None = None
     converter_version: str = ""
     mnn_version: str = ""
+    choices: Choices = OWN
+    """How an LLM was converted."""
     archive_sha256: str = ""
     """Digest of the archive that the files were unpacked from, if they were."""
     format: int = FORMAT

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assistant.errors import ModelDamaged
-from assistant.model_store.gguf import GgufFile, TensorInfo
+from assistant.model_store.gguf import TensorInfo
 from assistant.model_store.llm_shape import LlmShape
 from assistant.model_store.mnn_graph import MatrixAt, wide
 from assistant.model_store.quant_blocks import Packing, dequantise, repack
+from assistant.model_store.tensor_source import TensorSource
 
 CHUNK = 2 << 20
 """Bytes of source per step."""
@@ -43,7 +44,7 @@ def unpermute(rows: NDArray[np.uint8], head_dim: int) -> NDArray[np.uint8]:
 class WeightWriter:
     """Appends to an open file. `moved(n)` is told after each chunk how many bytes of source it took."""
 
-    def __init__(self, gguf: GgufFile, fd: int, moved: Callable[[int], None]) -> None:
+    def __init__(self, gguf: TensorSource, fd: int, moved: Callable[[int], None]) -> None:
         self._gguf = gguf
         self._fd = fd
         self._moved = moved

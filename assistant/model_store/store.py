@@ -127,7 +127,8 @@ class ModelStore:
             known = True  # the catalog is broken too; its own error comes with the command
         if known or manifest is None or manifest.converted_from is None:
             return f"assistant models fetch {name}"
-        return f"assistant models convert {manifest.converted_from.file} --name {name}"
+        bits = f" --bits {manifest.choices.bits}" if manifest.choices.bits else ""
+        return f"assistant models convert {manifest.converted_from.file} --name {name}{bits}"
 
     def _checked(self, name: str) -> tuple[Manifest | None, str]:
         """The manifest, unless it cannot be read, and what is wrong with the model; "" for nothing.
@@ -178,6 +179,8 @@ def _drift(entry: Entry, manifest: Manifest) -> str:
     elif entry.convert:
         origin = manifest.converted_from
         same = origin is not None and origin.sha256 == entry.files[0].sha256
+        if same and manifest.choices != entry.choices:
+            return "the catalog now wants another conversion of it"
     else:
         have = {path: record.sha256 for path, record in manifest.files.items()}
         same = all(have.get(file.path) == file.sha256 for file in entry.files)
