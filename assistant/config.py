@@ -1,4 +1,4 @@
-"""Settings: frozen trees, layered from files, environment and command line. Imports `errors` and `paths`.
+"""Settings: frozen trees, layered from files, environment and command line. Imports `config_checks`, `errors` and `paths`.
 
 Precedence, lowest first: defaults, /etc/assistant/config.toml, $XDG_CONFIG_HOME/assistant/config.toml, ASSISTANT_*
 (ASSISTANT_STAGES_LLM_THREADS=2), `--set stages.llm.threads=2`. An unknown key is refused with the nearest valid one.
@@ -16,6 +16,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from assistant import paths
+from assistant.config_checks import check
 from assistant.errors import ConfigError
 from assistant.messages import Stage
 
@@ -133,74 +134,11 @@ class Config(_Section, frozen=True, kw_only=True):
     log: Log = Log()
 
     def __post_init__(self) -> None:
-        _check_ranges(self)
+        check(flatten(msgspec.to_builtins(self)))
 
     def stage(self, stage: Stage) -> Asr | Intent | Llm | Tts:
         section: Asr | Intent | Llm | Tts = getattr(self.stages, stage.value)
         return section
-
-
-_AT_LEAST: dict[str, float] = {  # 0 where nothing is said
-    "memory.keep_alive_s": -1,
-    "stages.llm.context_tokens": 64,
-    "stages.llm.slots": 1,
-    "stages.llm.prefill_chunk": 8,
-    "stages.llm.max_new_tokens": 1,
-    "stages.llm.seed": -1,
-    "stages.llm.repetition_penalty": 0.1,
-    "stages.tts.length_scale": 0.1,
-    **{f"stages.{stage.value}.{key}": 0.001 for stage in Stage for key in ("start_timeout_s", "step_timeout_s")},
-}
-
-
-_AT_MOST: dict[str, float] = {
-    "stages.llm.top_p": 1,
-    "stages.llm.min_p": 1,
-    "stages.llm.temperature": 100,
-    "stages.llm.repetition_penalty": 100,
-    "stages.llm.seed": 2**63 - 1,
-    "stages.llm.slots": 64,
-    "stages.llm.context_tokens": 1_000_000,
-    "stages.tts.length_scale": 10,
-    **{f"stages.{stage}.threads": 256 for stage in ("asr", "llm", "tts")},
-}
-_MOST = 1e9
-"""Of every other number: a budget of an exabyte is a typing error, and an infinite time-out is no time-out."""
-
-
-ATTENTION_MODES = (8, 0)
-_INT8_KEYS = "8-bit keys are scaled by the part of a prompt that came first, so a prompt in chunks gives another answer"
-_TURBO = "3-bit and 4-bit keys and values give wrong answers"
-REFUSED_ATTENTION_MODES = {
-    **dict.fromkeys((1, 2, 9, 10), _INT8_KEYS),
-    **dict.fromkeys((3, 4, 5, 6, 11, 12, 13, 14), _TURBO),
-}
-"""Measured with `assistant bench llm`; the tests of the LLM engine show it as well."""
-
-
-def _check_ranges(config: Config) -> None:
-    flat = flatten(msgspec.to_builtins(config))
-    for key, value in flat.items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            continue
-        least, most = _AT_LEAST.get(key, 0), _AT_MOST.get(key, _MOST)
-        if not value >= least:
-            raise ConfigError(f"{key} is {value}; the least allowed is {least:g}")
-        if not value <= most:
-            raise ConfigError(f"{key} is {value}; the most allowed is {most:g}")
-    if config.stages.llm.max_new_tokens >= config.stages.llm.context_tokens:
-        raise ConfigError("stages.llm.max_new_tokens must be smaller than stages.llm.context_tokens")
-    _check_llm(config.stages.llm)
-    if config.log.level not in ("debug", "info", "warning", "error"):
-        raise ConfigError(f"log.level is {config.log.level!r}; choose debug, info, warning or error")
-
-
-def _check_llm(llm: Llm) -> None:
-    if llm.kv_cache not in ("auto", "memory", "disk"):
-        raise ConfigError(f"stages.llm.kv_cache is {llm.kv_cache!r}; choose auto, memory or disk")
-    if llm.attention_mode not in ATTENTION_MODES:
-        reason = REFUSED_ATTENTION_MODES.get(llm.attention_mode, "MNN knows no such mode")
-        raise ConfigError(f"stages.llm.attention_mode is {llm.attention_mode}: {reason}; choose 8, or 0")
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

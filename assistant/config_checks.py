@@ -1,0 +1,88 @@
+"""What settings may be: least and most of every number, the choices of texts, and what does not go together. Pure.
+
+Works on the flat form (`{"stages.llm.slots": 1}`); imports `errors` and `messages`, knows no section.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from assistant.errors import ConfigError
+from assistant.messages import Stage
+
+_AT_LEAST: dict[str, float] = {  # 0 where nothing is said
+    "memory.keep_alive_s": -1,
+    "stages.llm.context_tokens": 64,
+    "stages.llm.slots": 1,
+    "stages.llm.prefill_chunk": 8,
+    "stages.llm.max_new_tokens": 1,
+    "stages.llm.seed": -1,
+    "stages.llm.repetition_penalty": 0.1,
+    "stages.tts.length_scale": 0.1,
+    **{f"stages.{stage.value}.{key}": 0.001 for stage in Stage for key in ("start_timeout_s", "step_timeout_s")},
+}
+
+
+_AT_MOST: dict[str, float] = {
+    "stages.llm.top_p": 1,
+    "stages.llm.min_p": 1,
+    "stages.llm.temperature": 100,
+    "stages.llm.repetition_penalty": 100,
+    "stages.llm.seed": 2**63 - 1,
+    "stages.llm.slots": 64,
+    "stages.llm.context_tokens": 1_000_000,
+    "stages.tts.length_scale": 10,
+    **{f"stages.{stage}.threads": 256 for stage in ("asr", "llm", "tts")},
+}
+_MOST = 1e9
+"""Of every other number: a budget of an exabyte is a typing error, and an infinite time-out is no time-out."""
+
+_CHOICES = {
+    "log.level": ("debug", "info", "warning", "error"),
+    "stages.llm.kv_cache": ("auto", "memory", "disk"),
+}
+
+PREFILL_STEP = 8
+"""Rows of a prompt that MNN computes together. Pieces that are no multiple of it change the answer by rounding."""
+
+ATTENTION_MODES = (8, 0)
+_INT8_KEYS = "8-bit keys are scaled by the part of a prompt that came first, so a prompt in chunks gives another answer"
+_TURBO = "3-bit and 4-bit keys and values give wrong answers"
+REFUSED_ATTENTION_MODES = {
+    **dict.fromkeys((1, 2, 9, 10), _INT8_KEYS),
+    **dict.fromkeys((3, 4, 5, 6, 11, 12, 13, 14), _TURBO),
+}
+"""Measured with `assistant bench llm`; the tests of the LLM engine show it as well."""
+
+
+def check(flat: Mapping[str, Any]) -> None:
+    """Raises `ConfigError` that names the key, what it is and what it may be."""
+    for key, value in flat.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        least, most = _AT_LEAST.get(key, 0), _AT_MOST.get(key, _MOST)
+        if not value >= least:
+            raise ConfigError(f"{key} is {value}; the least allowed is {least:g}")
+        if not value <= most:
+            raise ConfigError(f"{key} is {value}; the most allowed is {most:g}")
+    for key, allowed in _CHOICES.items():
+        if flat[key] not in allowed:
+            raise ConfigError(f"{key} is {flat[key]!r}; choose {', '.join(allowed[:-1])} or {allowed[-1]}")
+    _check_llm(flat)
+
+
+def _check_llm(flat: Mapping[str, Any]) -> None:
+    if flat["stages.llm.max_new_tokens"] >= flat["stages.llm.context_tokens"]:
+        raise ConfigError("stages.llm.max_new_tokens must be smaller than stages.llm.context_tokens")
+    chunk: int = flat["stages.llm.prefill_chunk"]
+    if chunk % PREFILL_STEP:
+        raise ConfigError(
+            f"stages.llm.prefill_chunk is {chunk}; it must be a multiple of {PREFILL_STEP}, for example"
+            f" {chunk // PREFILL_STEP * PREFILL_STEP}: MNN computes {PREFILL_STEP} rows together, and other pieces"
+            " change the answer by rounding"
+        )
+    mode: int = flat["stages.llm.attention_mode"]
+    if mode not in ATTENTION_MODES:
+        reason = REFUSED_ATTENTION_MODES.get(mode, "MNN knows no such mode")
+        raise ConfigError(f"stages.llm.attention_mode is {mode}: {reason}; choose 8, or 0")
