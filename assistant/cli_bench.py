@@ -14,6 +14,8 @@ app = typer.Typer(help="Measure what the documentation claims.", no_args_is_help
 _BENCHES = {
     "ask": ("end_to_end", "A spoken question end to end, against the naive way."),
     "memory": ("memory", "The memory of one spoken query over time, and whether the ledger tells the truth."),
+    "chunks": ("chunks", "The LLM by the size of its prompt chunks: memory, first token, decode."),
+    "llm": ("llm", "The LLM: variants, attention, memory limits, llama.cpp, bandwidth, embedding."),
     "limits": ("limits", "A daemon inside memory cgroups: no OOM kill, and the smallest that works."),
     "soak": ("soak", "Growth over many queries, and what an idle daemon holds."),
     "llm-start": ("llm_start", "The LLM worker from fork to first logits."),

@@ -100,7 +100,7 @@ def _available(proc: Path) -> int:
     return 0
 
 
-class _Repeating(ABC):
+class Repeating(ABC):
     """A thread that looks at something again and again. `with` starts and ends it."""
 
     def __init__(self, every_s: float) -> None:
@@ -127,7 +127,7 @@ class _Repeating(ABC):
         self._thread.join()
 
 
-class TreeLog(_Repeating):
+class TreeLog(Repeating):
     """Readings of a process tree, about every `every_s`."""
 
     def __init__(self, root: int, every_s: float = 0.02) -> None:
@@ -142,7 +142,7 @@ class TreeLog(_Repeating):
         return bool(reading.processes)
 
 
-class LedgerLog(_Repeating):
+class LedgerLog(Repeating):
     """Every write of a ledger that stood for `every_s` or longer."""
 
     def __init__(self, reader: LedgerReader, every_s: float = 0.003) -> None:
