@@ -1,4 +1,4 @@
-"""`assistant models list|fetch|verify|convert|rm`. Imports `cli_output`; everything heavier inside the verbs.
+"""`assistant models list|fetch|verify|convert|synth|rm`. Imports `cli_output`; everything heavier inside the verbs.
 
 A verb parses, calls the model store and prints; it decides nothing about models.
 """
@@ -116,24 +116,47 @@ def verify(names: Names = None, json_mode: JsonFlag = False) -> None:
 def convert(
     source: Annotated[str, typer.Argument(metavar="FILE.gguf|NAME", help="Your own GGUF, or a model of the catalog.")],
     name: Annotated[str, typer.Option("--name", help="What the model made of FILE.gguf shall be called.")] = "",
+    bits: Annotated[int | None, typer.Option("--bits", help="Every matrix of FILE.gguf in 4 or 8 bits.")] = None,
     quiet: QuietFlag = False,
     json_mode: JsonFlag = False,
 ) -> None:
     """Make an MNN model of a GGUF file, or the MNN form of a fetched Piper voice."""
     with reported(json_mode):
         fetcher, _ = _fetcher(quiet or json_mode)
+        from assistant.model_store.choices import Choices, checked_bits
+
         if source.endswith(".gguf") or "/" in source:
             if not name:
                 raise UsageError("say what the model shall be called: --name NAME")
-            outcome = fetcher.convert_file(Path(source), name)
-        elif name:
-            raise UsageError("--name is for a GGUF file; a model of the catalog keeps its name")
+            outcome = fetcher.convert_file(Path(source), name, Choices(checked_bits(bits)))
+        elif name or bits:
+            raise UsageError("--name and --bits are for a GGUF file; a model of the catalog keeps what it has")
         else:
             outcome = fetcher.convert_again(source)
         if json_mode:
             emit(_as_dict(outcome))
         elif not quiet:
             say(_sentence(outcome))
+
+
+@app.command()
+def synth(
+    shape: Annotated[str, typer.Option("--shape", help="Whose shape; a wrong one lists them all.")],
+    name: Annotated[str, typer.Option("--name", help="What it shall be called; synth-SHAPE otherwise.")] = "",
+    quiet: QuietFlag = False,
+    json_mode: JsonFlag = False,
+) -> None:
+    """Make a model of random weights in the shape of a known one, to measure memory and speed without a download."""
+    with reported(json_mode):
+        from assistant.model_store.progress import for_stream
+        from assistant.model_store.synth import synthesise
+
+        store = _store()
+        info = store.open(synthesise(store, shape, name or None, for_stream(quiet=quiet or json_mode)))
+        if json_mode:
+            emit({"name": info.name, "path": str(info.path), "bytes": info.bytes, "shape": info.shape})
+        elif not quiet:
+            say(f"{info.name}: ready ({info.bytes / 1e6:.1f} MB); it says nothing sensible")
 
 
 @app.command()
@@ -192,7 +215,7 @@ def _sentence(outcome: Outcome) -> str:
     lines = [f"{outcome.name}: {what} ({outcome.bytes / 1e6:.1f} MB)"]
     if count := len(outcome.requantised):
         named = ", ".join(outcome.requantised[:3]) + (", ..." if count > 3 else "")
-        lines.append(f"{count} tensors requantised to 8 bits, because MNN has no exact form for them: {named}")
+        lines.append(f"{count} tensors requantised: {named}")
     return "\n  ".join([*lines, *outcome.notes])
 
 

@@ -20,10 +20,10 @@ import msgspec
 
 from assistant.bench.embedded import embedded_gguf
 from assistant.bench.output import judge, say_aside
-from assistant.bench.synthetic_gguf import ModelSpec, write_model
 from assistant.errors import ModelError, by_name
 from assistant.model_store.chat_template import FORMATS
 from assistant.model_store.llm_tokenizer import gpt2_alphabet
+from assistant.model_store.synthetic_gguf import ModelSpec, write_model
 
 EMBEDDED_S, EMBEDDED_MIB, BIG_MIB = 3.0, 100.0, 150.0
 """Targets: seconds and anonymous MiB of the embedded model, anonymous MiB of a 1.1 GB file."""

@@ -3,7 +3,7 @@
 The emergency graph is a second graph over the same weights with some layers left out: faster, and worse. The first
 layers of a transformer and the last ones are vital, and those in the middle repeat much of each other's work (Men et
 al. 2024, "ShortGPT"; Gromov et al. 2024, "The Unreasonable Ineffectiveness of the Deeper Layers"). The catalog names
-the layers that were found by measurement for a model; others follow a rule. Imports nothing of ours.
+the layers that were found by measurement for a model; others follow a rule. Imports `errors`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
+
+from assistant.errors import UsageError
 
 EMERGENCY_GRAPH = "llm.emergency.mnn"
 LEAST_LAYERS = 8
@@ -51,6 +53,14 @@ class Choices(msgspec.Struct, frozen=True):
 
 OWN = Choices()
 """What a user chooses who chooses nothing."""
+
+
+def checked_bits(bits: int | None) -> Bits | None:
+    """Raises `UsageError` for what is no choice."""
+    known: dict[int | None, Bits | None] = {None: None, 4: 4, 8: 8}
+    if bits in known:
+        return known[bits]
+    raise UsageError(f"{bits} bits: a matrix can have 4 or 8")
 
 
 def default_skip(layers: int) -> list[int]:

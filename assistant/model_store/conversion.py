@@ -24,16 +24,21 @@ _PACKAGE = "assistant.model_store."
 
 
 class Converters:
-    """The two commands are seams for tests; arguments are added at their end."""
+    """The commands are seams for tests; arguments are added at their end."""
 
-    def __init__(self, *, gguf: Sequence[str] = (), voice: Sequence[str] = ()) -> None:
+    def __init__(self, *, gguf: Sequence[str] = (), voice: Sequence[str] = (), synthetic: Sequence[str] = ()) -> None:
         self._gguf = list(gguf) or [sys.executable, "-m", _PACKAGE + "convert_gguf"]
         self._voice = list(voice) or [sys.executable, "-m", _PACKAGE + "convert_voice"]
+        self._synthetic = list(synthetic) or [sys.executable, "-m", _PACKAGE + "convert_synthetic"]
 
     def gguf(self, source: Path, out: Path, log: Path, update: Update, choices: Choices = OWN) -> dict[str, int | bool]:
         """Writes an MNN model into `out`; gives its shape. Raises `ModelUnsupported`, or `ModelError` for a crash."""
         command = [*self._gguf, str(source), *choices.arguments(), str(out), "--json"]
         return _shape(run(command, source.name, log, update), source.name)
+
+    def synthetic(self, shape: str, out: Path, log: Path, update: Update) -> dict[str, int | bool]:
+        """Writes an MNN model of random weights into `out`; gives its shape."""
+        return _shape(run([*self._synthetic, shape, str(out), "--json"], shape, log, update), shape)
 
     def voice(self, onnx: Path, config: Path, out: Path, log: Path, update: Update) -> None:
         """Writes the MNN form of a Piper voice into `out`."""

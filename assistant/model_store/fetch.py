@@ -7,26 +7,25 @@ reader sees the old model, none, or the new one, never half of it; whatever inte
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from assistant.errors import FetchFailed, ModelError, UsageError
+from assistant.errors import ModelError, UsageError
 from assistant.messages import Stage
 from assistant.model_store import archive, versions
 from assistant.model_store import manifest as manifests
 from assistant.model_store.catalog import ArchiveSource, Entry, check_name
 from assistant.model_store.choices import OWN, Choices
 from assistant.model_store.conversion import Converters
+from assistant.model_store.installing import held, install
 from assistant.model_store.manifest import Manifest, Origin
 from assistant.model_store.progress import Progress, Silent
 from assistant.model_store.sources import Sources
 from assistant.model_store.store import ModelStore, State
-from assistant.model_store.workspace import link_or_copy, locked, need_space, sweep, workspace
+from assistant.model_store.workspace import link_or_copy, need_space, sweep, workspace
 
 Action = Literal["none", "fetched", "repaired", "updated", "converted"]
 _VOICE_FOLDER = "mnn"
@@ -78,7 +77,7 @@ class Fetcher:
         if entry is None:
             self._store.open(name)
             raise ModelError(f"Model {name!r}: {status.reason}. {self._again(name)}")
-        with self._lock(name):
+        with held(self._store, name, self._progress):
             status = self._store.status(name)  # another run may have done it while we waited
             if status.state is State.READY:
                 return self._outcome(name, "none")
@@ -101,17 +100,17 @@ class Fetcher:
             raise UsageError(f"{name!r} is a model of the catalog; choose another name with --name")
         if not source.is_file():
             raise UsageError(f"{source}: there is no such file")
-        with self._lock(name), workspace(self._store.models_dir) as temp:
+        with held(self._store, name, self._progress), workspace(self._store.models_dir) as temp:
             if name in self._store.installed() and self._store.status(name).state is State.READY:
                 raise UsageError(f"there is a model {name!r} already; remove it first with: assistant models rm {name}")
             origin = Origin(file=source.name, bytes=source.stat().st_size, sha256=manifests.sha256_of(source))
-            self._install(self._convert_gguf(name, "mnn", source, origin, choices, temp), temp)
+            install(self._store, self._convert_gguf(name, "mnn", source, origin, choices, temp), temp)
         return self._outcome(name, "converted")
 
     def convert_again(self, name: str) -> Outcome:
         """A catalog model: an LLM is converted from its download once more, a voice gets (or renews) its MNN form."""
         entry = self._store.catalog.get(name, self._store.installed())
-        with self._lock(name):
+        with held(self._store, name, self._progress):
             if entry.convert:
                 self._build_and_install(entry)
             elif entry.kind == "piper":
@@ -127,23 +126,12 @@ class Fetcher:
             name=name, action=action, path=str(info.path), bytes=info.bytes, requantised=requantised, notes=notes
         )
 
-    @contextmanager
-    def _lock(self, name: str) -> Iterator[None]:
-        """Holds the model's lock; what the disk says against the work within becomes `FetchFailed`."""
-        check_name(name)
-        wait = f"{name}: another run is working on it; waiting"
-        try:
-            with locked(self._store.models_dir, name, lambda: self._progress.note(wait)):
-                yield
-        except OSError as error:
-            raise FetchFailed(f"Model {name!r} could not be put in place: {error}. Nothing was changed.") from None
-
     def _again(self, name: str) -> str:
         return f"Make it again with: {self._store.fix(name, manifests.read(self._store.path(name)))}"
 
     def _build_and_install(self, entry: Entry) -> None:
         with workspace(self._store.models_dir) as temp:
-            self._install(self._build(entry, temp), temp)
+            install(self._store, self._build(entry, temp), temp)
 
     def _build(self, entry: Entry, temp: Path) -> Manifest:
         if isinstance(entry.source, ArchiveSource):
@@ -161,7 +149,7 @@ class Fetcher:
     def _copied(self, files: dict[str, Path]) -> int:
         """Bytes that linking cannot save because the cache lies on another file system."""
         here = self._store.models_dir.stat().st_dev
-        return sum(stat.st_size for stat in map(os.stat, files.values()) if stat.st_dev != here)
+        return sum(stat.st_size for stat in (file.stat() for file in files.values()) if stat.st_dev != here)
 
     def _unpack(self, entry: Entry, source: ArchiveSource, temp: Path) -> Manifest:
         packed = self._sources.archive(entry)
@@ -218,22 +206,7 @@ class Fetcher:
                 converter_version=versions.VOICE_CONVERTER,
                 mnn_version=versions.mnn_version(),
             )
-            self._install(new, temp)
-
-    def _install(self, manifest: Manifest, temp: Path) -> None:
-        """Renames `temp`/model into its place; the old model, if any, goes with the temporary folder."""
-        staged, target = temp / "model", self._store.path(manifest.name)
-        _flush(staged)
-        manifests.write(staged, manifest)
-        old = temp / "old"
-        try:
-            if target.exists() or target.is_symlink():
-                target.rename(old)
-            staged.rename(target)
-        except BaseException:
-            if old.exists() and not target.exists():
-                old.rename(target)  # a working model is not lost to a Ctrl-C between two renames
-            raise
+            install(self._store, new, temp)
 
 
 def _manifest(entry: Entry, folder: Path) -> Manifest:
@@ -245,14 +218,6 @@ def _manifest(entry: Entry, folder: Path) -> Manifest:
         files=manifests.records_of(folder),
         shape=entry.shape,
     )
-
-
-def _flush(folder: Path) -> None:
-    """Every file on the disk before the model gets its name."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
 
 
 def _written_down(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -46,6 +46,13 @@ class StringArray(Sequence[bytes]):
         self._data = data
         self._starts = starts
 
+    @classmethod
+    def of(cls, items: Sequence[bytes]) -> StringArray:
+        """The same for strings that come from no file."""
+        sizes = np.fromiter(map(len, items), np.uint64, len(items))
+        starts = np.cumsum(sizes + np.uint64(8), dtype=np.uint64) - sizes
+        return cls(b"".join([_U64.pack(len(item)) + item for item in items]), starts)
+
     def __len__(self) -> int:
         return len(self._starts)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from assistant.errors import ModelDamaged
 from assistant.model_store import manifest as manifests
+from assistant.model_store.manifest import Manifest
 from assistant.model_store.store import ModelStore, State
 
 
@@ -48,8 +49,14 @@ def _own(store: ModelStore, name: str) -> dict[str, Any]:
         "language": "",
         "bytes": manifest.bytes if manifest else 0,
         "licence": "your own",
-        "description": f"made from {manifest.converted_from.file}" if manifest and manifest.converted_from else "",
+        "description": _origin(manifest) if manifest else "",
         "default": False,
         "state": status.state.value,
         "reason": status.reason,
     }
+
+
+def _origin(manifest: Manifest) -> str:
+    if manifest.synthetic:
+        return f"random weights in the shape of {manifest.synthetic}"
+    return f"made from {manifest.converted_from.file}" if manifest.converted_from else ""

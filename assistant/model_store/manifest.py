@@ -50,6 +50,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     mnn_version: str = ""
     choices: Choices = OWN
     """How an LLM was converted."""
+    synthetic: str = ""
+    """The shape of a model whose weights are random."""
     archive_sha256: str = ""
     """Digest of the archive that the files were unpacked from, if they were."""
     format: int = FORMAT

@@ -125,6 +125,8 @@ class ModelStore:
             known = self.catalog.find(name) is not None
         except AssistantError:
             known = True  # the catalog is broken too; its own error comes with the command
+        if manifest is not None and manifest.synthetic:
+            return f"assistant models synth --shape {manifest.synthetic} --name {name}"
         if known or manifest is None or manifest.converted_from is None:
             return f"assistant models fetch {name}"
         bits = f" --bits {manifest.choices.bits}" if manifest.choices.bits else ""

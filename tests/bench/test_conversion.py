@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from assistant.bench import conversion
-from assistant.bench.synthetic_gguf import ModelSpec, write_model
 from assistant.model_store.gguf import GgufFile
 from assistant.model_store.llm_plan import make_plan
+from assistant.model_store.synthetic_gguf import ModelSpec, write_model
 
 
 def test_figures_of_a_small_model_as_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assistant.bench.synthetic_gguf import (
+from assistant.model_store.synthetic_gguf import (
     TYPE_NUMBER,
     Tensor,
     bf16,
@@ -14,7 +14,7 @@ from assistant.bench.synthetic_gguf import (
     write,
     write_model,
 )
-from assistant.bench.synthetic_gguf import ModelSpec as Tiny
+from assistant.model_store.synthetic_gguf import ModelSpec as Tiny
 
 __all__ = [
     "TYPE_NUMBER",

@@ -1,4 +1,4 @@
-"""Writes GGUF files of random weights, any shape, type and size: for benchmarks and tests. Imports `gguf_types`.
+"""Random models, any shape, type and size: what is in them, and GGUF files of them. Imports `gguf_types`.
 
 Blocks are random bytes with sane scales, so every bit of every layout is in use, and the weights have about the size
 that keeps a network's activations near 1. Streams: a file of a gigabyte costs a few MiB of memory.
@@ -30,9 +30,13 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     hidden: int = 256
     heads: int = 4
     kv_heads: int = 2
+    head_dim: int = 0
+    """0 = hidden / heads."""
     ffn: int = 512
     tied: bool = True
     bias: bool = False
+    qk_norm: bool = False
+    """Qwen3's norms of each head of q and k."""
     rope_freqs: bool = False
     weights: str = "Q4_0"
     """Type of all matrices."""
@@ -41,6 +45,10 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     context: int = 128
     extra: dict[str, Any] = {}
     """More metadata."""
+
+    @property
+    def head_size(self) -> int:
+        return self.head_dim or self.hidden // self.heads
 
 
 def _half(values: NDArray[Any]) -> NDArray[np.uint8]:
@@ -130,8 +138,7 @@ def write(path: Path, metadata: Mapping[str, Any], tensors: Iterable[Tensor], se
 
 def model_tensors(spec: ModelSpec, vocab: int) -> list[Tensor]:
     head, rng = spec.head or spec.weights, np.random.default_rng(1)
-    head_dim = spec.hidden // spec.heads
-    kv = spec.kv_heads * head_dim
+    q, kv = spec.heads * spec.head_size, spec.kv_heads * spec.head_size
 
     def vector(name: str, size: int, centre: float = 1.0) -> Tensor:
         return Tensor(name, "F32", 1, size, rng.normal(centre, 0.1, size).astype("<f4").tobytes())
@@ -140,15 +147,17 @@ def model_tensors(spec: ModelSpec, vocab: int) -> list[Tensor]:
     if not spec.tied:
         out.append(Tensor("output.weight", head, vocab, spec.hidden))
     if spec.rope_freqs:
-        out.append(vector("rope_freqs.weight", head_dim // 2, 3.0))
+        out.append(vector("rope_freqs.weight", spec.head_size // 2, 3.0))
     shapes = {
-        "attn_q": (spec.hidden, spec.hidden), "attn_k": (kv, spec.hidden), "attn_v": (kv, spec.hidden),
-        "attn_output": (spec.hidden, spec.hidden), "ffn_gate": (spec.ffn, spec.hidden),
+        "attn_q": (q, spec.hidden), "attn_k": (kv, spec.hidden), "attn_v": (kv, spec.hidden),
+        "attn_output": (spec.hidden, q), "ffn_gate": (spec.ffn, spec.hidden),
         "ffn_up": (spec.ffn, spec.hidden), "ffn_down": (spec.hidden, spec.ffn),
     }  # fmt: skip
     for layer in range(spec.layers):
         out += [vector(f"blk.{layer}.{name}.weight", spec.hidden) for name in ("attn_norm", "ffn_norm")]
         out += [Tensor(f"blk.{layer}.{name}.weight", spec.weights, *shape) for name, shape in shapes.items()]
+        if spec.qk_norm:
+            out += [vector(f"blk.{layer}.{n}.weight", spec.head_size) for n in ("attn_q_norm", "attn_k_norm")]
         if spec.bias:
             out += [vector(f"blk.{layer}.{n}.bias", shapes[n][0], 0.0) for n in ("attn_q", "attn_k", "attn_v")]
     return out
@@ -166,6 +175,7 @@ def model_metadata(spec: ModelSpec, tokenizer: Mapping[str, Any]) -> dict[str, A
         f"{arch}.attention.head_count_kv": spec.kv_heads,
         f"{arch}.attention.layer_norm_rms_epsilon": 1e-5,
         f"{arch}.rope.freq_base": 10000.0,
+        **({f"{arch}.attention.{part}_length": spec.head_dim for part in ("key", "value")} if spec.head_dim else {}),
         **tokenizer,
         **spec.extra,
     }
