@@ -1,4 +1,6 @@
-"""Settings: frozen trees, layered from files, environment and command line. Imports `config_checks`, `errors` and `paths`.
+"""Settings: frozen trees, layered from files, environment and command line.
+
+Imports `config_checks`, `errors` and `paths`.
 
 Precedence, lowest first: defaults, /etc/assistant/config.toml, $XDG_CONFIG_HOME/assistant/config.toml, ASSISTANT_*
 (ASSISTANT_STAGES_LLM_THREADS=2), `--set stages.llm.threads=2`. An unknown key is refused with the nearest valid one.

@@ -3,7 +3,7 @@
 Each stage is leased for as long as it works and no longer; what comes next is made ready meanwhile, as far as the
 ledger admits. LLM and TTS are leased together when they fit together, and the answer is then spoken while the LLM still
 decodes; else one after the other. Whatever happens, the caller gets a `QueryReport`; only a cancel is raised, after its
-report was handed to `on_event`.
+report was handed to `on_event`. What was said stays in the query's conversation, if it has one.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import functools
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime
 
 from assistant import skills
-from assistant.audio import vad
+from assistant.conversation_line import Line
+from assistant.conversations import Conversations
 from assistant.errors import AssistantError, Cancelled, EngineFailed, MemoryRefused, NoSpeech
+from assistant.memory_orchestrator.elastic import check_admitted
 from assistant.memory_orchestrator.journey import Journey
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
 from assistant.messages import (
@@ -27,34 +28,24 @@ from assistant.messages import (
     IntentMatch,
     IntentReport,
     IntentRequest,
+    Level,
     LlmDelta,
     LlmDone,
     LlmRequest,
     Outcome,
-    Sampling,
     Stage,
     Transcript,
     TtsAudio,
     TtsRequest,
-    Turn,
 )
+from assistant.pipeline_llm import CUT, LlmSettings, heard, request_of
 from assistant.pipeline_run import Run, ms_since
-from assistant.query import Answer, AudioSink, Query, checked_text
+from assistant.pipeline_speech import Pieces, pieces_of, put, speech_of
+from assistant.query import Answer, AudioSink, Query, checked_conversation, checked_text
 from assistant.sentences import SentenceSplitter
 from assistant.speech_text import SpeechText, speakable
 from assistant.stages.supervisor import Supervisor
 from assistant.tasks import both, in_own_thread
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlmSettings:
-    system_prompt: str
-    sampling: Sampling
-    max_new_tokens: int
-
-
-Pieces = asyncio.Queue[str | None]
-"""Parts of a reply on their way to the voice; None = that was all."""
 
 
 class Pipeline:
@@ -64,14 +55,20 @@ class Pipeline:
         memory: MemoryOrchestrator,
         stages: Callable[[Stage], Supervisor],
         llm: LlmSettings,
+        conversations: Conversations | None = None,
+        emergency: Callable[[Supervisor], bool] = lambda supervisor: False,
         emit: Emit = lambda name, data: None,
         now: Callable[[], datetime] = datetime.now,
         lease_deadline_s: float = 30,
     ) -> None:
-        """`stages` gives the supervisor of a stage, or raises `ModelError` when its model cannot be used."""
+        """`stages` gives the supervisor of a stage, or raises `ModelError` when its model cannot be used. `emergency`:
+        whether an LLM has a graph that leaves layers out."""
         self._memory = memory
         self._stages = stages
         self._llm = llm
+        self._conversations = Conversations() if conversations is None else conversations
+        self._emergency = emergency
+        self._at_llm, self._in_conversation = Line(llm.slots), Line()
         self._emit = emit
         self._now = now
         self._lease_deadline_s = lease_deadline_s
@@ -84,9 +81,11 @@ class Pipeline:
             run = Run(query, peaks, {})
             self._emit("run-start", {"query_id": query.id})
             try:
-                run.parts = self._checked_stages(query)
-                with self._memory.journey(list(run.parts)) as journey:
-                    handled = await self._answer(run, journey)
+                check_admitted(query.urgency, self._level)
+                async with self._conversation(run):
+                    run.parts = self._checked_stages(query)
+                    with self._memory.journey(list(run.parts)) as journey:
+                        handled = await self._answer(run, journey)
                 outcome = Outcome.HANDLED if handled else Outcome.ANSWERED
             except AssistantError as error:
                 run.error = error
@@ -98,6 +97,24 @@ class Pipeline:
                 report = run.report(outcome, figures.budget, figures.mode)
                 self._emit("run-end", {"query_id": query.id, "outcome": outcome.value, "report": report})
         return Answer(report, run.error)
+
+    @asynccontextmanager
+    async def _conversation(self, run: Run) -> AsyncIterator[None]:
+        """The query's turn in its conversation: alone, with what was said before, and with what was said remembered."""
+        name = run.query.conversation
+        if not name:
+            yield
+            return
+        checked_conversation(name)
+        async with self._in_conversation.turn(name, self._lease_deadline_s, what=f"conversation {name!r}"):
+            run.history, whole = self._conversations.history(name), False
+            try:
+                yield
+                whole = True
+            finally:
+                reply = heard(run, whole=whole)
+                if run.transcript and reply:
+                    self._conversations.remember(name, run.history, run.transcript, reply, dropped=run.forgotten)
 
     def _checked_stages(self, query: Query) -> dict[Stage, Supervisor]:
         """What the query will need, in order. A model that is missing, or a voice that can never fit, is told before
@@ -139,7 +156,7 @@ class Pipeline:
         self._emit("stt-start", {"query_id": run.query.id})
         # both load while the recording is read and searched for speech
         self._ahead(run, Stage.ASR, Stage.INTENT)
-        speech = await in_own_thread(functools.partial(_speech_of, read))
+        speech = await in_own_thread(functools.partial(speech_of, read))
         text = ""
         async with self._leased(run, journey, Stage.ASR):
             self._ahead(run, Stage.LLM)
@@ -172,67 +189,56 @@ class Pipeline:
 
     # --- thinking and speaking --------------------------------------------------------------------------------------
     async def _generate_and_speak(self, run: Run, sink: AudioSink | None, journey: Journey) -> None:
-        if sink is None:
+        async with self._at_llm.turn("llm", self._lease_deadline_s, what="the LLM"):
+            emergency = self._emergency(run.parts[Stage.LLM])
+            request = request_of(run, self._llm, self._level, emergency=emergency)
+            if sink is not None and await self._spoken_meanwhile(run, request, sink, journey):
+                return
             async with self._leased(run, journey, Stage.LLM):
-                await self._generate(run)
-        elif not await self._spoken_meanwhile(run, sink, journey):
-            async with self._leased(run, journey, Stage.LLM):
-                self._ahead(run, Stage.TTS)
-                await self._generate(run)
+                if sink is not None:
+                    self._ahead(run, Stage.TTS)
+                await self._generate(run, request)
+        if sink is not None:
             await self._speak_whole(run, sink, journey)
 
-    async def _spoken_meanwhile(self, run: Run, sink: AudioSink, journey: Journey) -> bool:
+    async def _spoken_meanwhile(self, run: Run, request: LlmRequest, sink: AudioSink, journey: Journey) -> bool:
         """Spoken while it is written; False where LLM and TTS do not fit together."""
         if not self._memory.fit_together(run.parts[Stage.LLM], run.parts[Stage.TTS]):
             return False
         try:
             async with self._leased(run, journey, Stage.LLM, Stage.TTS):
                 pieces = Pieces()
-                await both(self._generate(run, pieces), self._speak(run, sink, pieces))
+                await both(self._generate(run, request, pieces), self._speak(run, sink, pieces))
         except MemoryRefused:  # the budget has changed since it was looked at; one after the other may still do
             return False
         return True
 
-    async def _generate(self, run: Run, pieces: Pieces | None = None) -> None:
+    async def _generate(self, run: Run, request: LlmRequest, pieces: Pieces | None = None) -> None:
         """The reply, as a whole in the run and sentence by sentence in `pieces`."""
         started, cut = time.monotonic(), False
         sentences = SentenceSplitter()
-        async with aclosing(run.parts[Stage.LLM].run(self._request(run.transcript))) as results:
+        async with aclosing(run.parts[Stage.LLM].run(request)) as results:
             async for out in results:
                 if isinstance(out, LlmDelta):
                     run.timings.setdefault("llm_first_token", ms_since(started))
                     run.reply += out.text
                     self._emit("reply-delta", {"query_id": run.query.id, "text": out.text})
-                    _put(pieces, sentences.feed(out.text))
+                    put(pieces, sentences.feed(out.text))
                 elif isinstance(out, LlmDone):
-                    cut = out.reason == "length"
+                    cut, run.forgotten = out.reason == "length", out.dropped_turns
         run.timings["llm"] = ms_since(started)
         run.reply = run.reply.strip()
         if not run.reply:
             raise EngineFailed("the model gave no answer; ask in other words", code="llm-no-answer", stage=Stage.LLM)
-        _put(pieces, [*sentences.flush(), None])
-        if cut:  # by stages.llm.max_new_tokens, and nobody shall take it for the whole
-            run.reply += " …"
-
-    def _request(self, transcript: str) -> LlmRequest:
-        turns = [Turn(role="user", content=transcript)]
-        if self._llm.system_prompt:
-            turns.insert(0, Turn(role="system", content=self._llm.system_prompt))
-        relief = self._memory.holdings.relief
-        return LlmRequest(
-            turns=tuple(turns),
-            sampling=self._llm.sampling,
-            max_new_tokens=relief.answer_limit(self._llm.max_new_tokens),
-            prefill_chunk=relief.prefill_chunk,
-        )
+        put(pieces, [*sentences.flush(), None])
+        if cut:
+            run.reply += CUT
 
     async def _speak_whole(self, run: Run, sink: AudioSink, journey: Journey) -> None:
         if not speakable(run.reply):
             return
-        pieces = Pieces()
-        _put(pieces, [run.reply, None])
         async with self._leased(run, journey, Stage.TTS):
-            await self._speak(run, sink, pieces)
+            await self._speak(run, sink, pieces_of(run.reply))
 
     async def _speak(self, run: Run, sink: AudioSink, pieces: Pieces) -> None:
         """Says what comes until None comes; nothing is announced where nothing can be said."""
@@ -244,6 +250,7 @@ class Pipeline:
             if not started:
                 started = time.monotonic()
                 self._emit("tts-start", {"query_id": run.query.id, "text": text})
+            sounded = False
             async with aclosing(run.parts[Stage.TTS].run(TtsRequest(text=text))) as results:
                 async for out in results:
                     if isinstance(out, TtsAudio):
@@ -251,8 +258,15 @@ class Pipeline:
                             run.timings["tts_first_audio"] = ms_since(started)
                             run.timings["speech_end_to_first_audio"] = run.since_start()
                         sink.write(out.pcm, out.sample_rate)
+                        if not sounded:
+                            run.spoken.append(piece)
+                        sounded = True
         if started:
             self._emit("tts-end", {"query_id": run.query.id})
+
+    @property
+    def _level(self) -> Level:
+        return self._memory.holdings.relief.level
 
     # --- memory -----------------------------------------------------------------------------------------------------
     @asynccontextmanager
@@ -270,18 +284,3 @@ class Pipeline:
     def _ahead(self, run: Run, *stages: Stage) -> None:
         for stage in stages:
             self._memory.prefetch(run.parts[stage])
-
-
-def _put(pieces: Pieces | None, texts: list[str] | list[str | None]) -> None:
-    if pieces is not None:
-        for text in texts:
-            pieces.put_nowait(text)
-
-
-def _speech_of(read: Callable[[], bytes]) -> bytes:
-    """The part of the recording in which somebody speaks, s16le mono 16 kHz. Raises `BadAudio`, `NoSpeech`."""
-    pcm = read()
-    spans = vad.speech_spans(pcm)
-    if not spans:
-        raise NoSpeech("nobody speaks in this recording", stage=Stage.ASR)
-    return vad.trim_to_speech(pcm, spans)

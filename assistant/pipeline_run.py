@@ -20,6 +20,7 @@ from assistant.messages import (
     Stage,
     StageReport,
     Timings,
+    Turn,
 )
 from assistant.query import Query
 from assistant.stages.supervisor import Supervisor
@@ -36,6 +37,12 @@ class Run:
     transcript: str = ""
     intent: IntentReport = field(default_factory=IntentReport)
     reply: str = ""
+    history: tuple[Turn, ...] = ()
+    """What was said in its conversation before."""
+    forgotten: int = 0
+    """The oldest turns of it, which the LLM's context has no room for any more."""
+    spoken: list[str] = field(default_factory=list)
+    """Pieces of the reply of which sound went to the sink."""
     error: AssistantError | None = None
     timings: dict[str, float] = field(default_factory=dict)
     stages: list[StageReport] = field(default_factory=list)

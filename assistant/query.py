@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, get_args
 
-from assistant.errors import AssistantError, BadText
-from assistant.messages import QueryReport
+from assistant.errors import AssistantError, BadText, UsageError
+from assistant.messages import QueryReport, Urgency
 
 MAX_TEXT = 4000
 """Characters of a typed question: about 1,000 tokens, more than anybody asks aloud."""
+
+URGENCIES: tuple[Urgency, ...] = get_args(Urgency)
+"""From most to least urgent."""
+_CONVERSATION = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
 
 
 class AudioSink(Protocol):
@@ -37,8 +42,13 @@ class Query:
     sink: AudioSink | None = None
     """None: the reply is not spoken."""
     sink_path: str | None = None
+    sink_waits: bool = False
+    """Whether nobody hears anything of the sink before the answer is complete."""
     started: float = field(default_factory=time.monotonic)
     """When the user had finished speaking (monotonic seconds): what the timings count from."""
+    conversation: str = ""
+    """The name of the conversation that it goes on with; empty = it has no history and leaves none."""
+    urgency: Urgency = "normal"
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
 
@@ -62,3 +72,26 @@ def checked_text(text: str) -> str:
     if not text.strip():
         raise BadText("the question is empty", code="text-empty")
     return text.strip()
+
+
+def checked_conversation(name: str) -> str:
+    """Raises `UsageError` code "bad-conversation" for what is no name of a conversation."""
+    if not _CONVERSATION.fullmatch(name):
+        raise UsageError(
+            "a conversation is named with 1 to 64 of the characters A-Z a-z 0-9 . _ : -"
+            f"; {name[:80].encode('ascii', 'backslashreplace').decode()!r} is no such name",
+            code="bad-conversation",
+        )
+    return name
+
+
+def checked_urgency(text: str) -> Urgency:
+    """Raises `UsageError` code "bad-urgency" that names the choices."""
+    for urgency in URGENCIES:
+        if text == urgency:
+            return urgency
+    raise UsageError(
+        f"the urgency is {text[:80].encode('ascii', 'backslashreplace').decode()!r}; choose one of:"
+        f" {', '.join(URGENCIES)}",
+        code="bad-urgency",
+    )

@@ -17,7 +17,8 @@ from assistant.memory_orchestrator.ledger import LedgerWriter
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
 from assistant.memory_orchestrator.sensors import Readings
 from assistant.messages import Sampling, Stage
-from assistant.pipeline import LlmSettings, Pipeline
+from assistant.pipeline import Pipeline
+from assistant.pipeline_llm import LlmSettings
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.supervisor import StageSpec, Supervisor
 from tests.housekept import housekept

@@ -48,9 +48,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "stages": ("errors", "messages", "paths", "sentences", "speech_", "stages", "model_store.versions",
                "model_store.vocabulary", "model_store.cut_voice", "model_store.derived", "model_store.json_command",
                "model_store.manifest", "model_store.workspace"),
+    "conversation": ("errors", "messages"),
     "query": ("errors", "messages"),
-    "pipeline": ("errors", "messages", "query", "sentences", "speech_", "skills", "audio", "memory_orchestrator",
-                 "stages", "tasks"),
+    "pipeline": ("errors", "messages", "query", "conversation", "sentences", "speech_", "skills", "audio",
+                 "memory_orchestrator", "stages", "tasks"),
     # knows no daemon: it is handed what it speaks for
     "api.wire": ("errors", "messages"),
     "api.sockets": ("closing", "errors", "paths"),

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from assistant import config, machine
-from assistant.daemon import stage_spec
+from assistant.daemon_stages import stage_spec
 from assistant.errors import ConfigError, ModelUnknown
+from assistant.memory_orchestrator.estimate import slot_tokens
 from assistant.messages import STAGE_ORDER, Stage
 from assistant.model_store.store import ModelInfo, ModelStore
 from assistant.stages.placement import placement, threads_for
@@ -24,8 +25,10 @@ def test_every_stage_of_the_default_settings_has_a_spec(model: Callable[[str], M
         model(name)
     specs = {stage: stage_spec(stage, settings(), ModelStore.default()) for stage in STAGE_ORDER}
     llm = specs[Stage.LLM]
-    assert llm.kv_bytes == 2 * 30 * 3 * 64 * 4 * 1024
-    assert llm.options == {"context_tokens": 1024, "prefill_chunk": 128}
+    assert llm.kv_token_bytes == 2 * 30 * 3 * 64 * 4
+    assert llm.kv_bytes == llm.kv_token_bytes * slot_tokens(1024)
+    wanted = {"context_tokens": 1024, "slots": 1, "prefill_chunk": 128, "attention_mode": 8}
+    assert wanted.items() <= (llm.options or {}).items()
     cpus = machine.usable_cpus()
     assert llm.threads == threads_for(placement(Stage.LLM, cpus), cpus)
     assert "HassGetCurrentTime" in (specs[Stage.INTENT].options or {})["intents"]

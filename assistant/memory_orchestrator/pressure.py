@@ -144,17 +144,14 @@ class Pressure:
 
 @dataclass(frozen=True, slots=True)
 class Relief:
-    """What a level gives up. Factors of what is configured, 0..1."""
+    """What a level asks of all stages. Factors of what is configured, 0..1. What it means for the LLM's work stands in
+    `elastic`."""
 
+    level: Level
     keep_alive: float
     threads: float
-    prefill_chunk: int | None
-    """The most tokens of a prompt at once; None = as configured."""
-    answer_tokens: float
     load_ahead: bool
     """Whether a stage may be loaded before it is needed."""
-    small_model: bool
-    """Whether a smaller variant of the model is to be taken where there is one."""
 
     def keep_alive_s(self, configured: float) -> float:
         """Seconds; -1 (never unload) stays so until idle stages must go at once."""
@@ -166,16 +163,12 @@ class Relief:
         """At least 1; rounded half up, so that 2 cores are not halved by the first sign of pressure."""
         return max(1, int(configured * self.threads + 0.5))
 
-    def answer_limit(self, configured: int) -> int:
-        """Tokens, at least 1."""
-        return max(1, int(configured * self.answer_tokens))
-
 
 RELIEF: Mapping[Level, Relief] = MappingProxyType(
     {
-        "normal": Relief(1, 1, None, 1, load_ahead=True, small_model=False),
-        "elevated": Relief(0.5, 0.75, 64, 0.75, load_ahead=True, small_model=False),
-        "high": Relief(0.1, 0.5, 32, 0.5, load_ahead=False, small_model=True),
-        "critical": Relief(0, 0.5, 16, 0.33, load_ahead=False, small_model=True),
+        "normal": Relief("normal", 1, 1, load_ahead=True),
+        "elevated": Relief("elevated", 0.5, 0.75, load_ahead=True),
+        "high": Relief("high", 0.1, 0.5, load_ahead=False),
+        "critical": Relief("critical", 0, 0.5, load_ahead=False),
     }
 )

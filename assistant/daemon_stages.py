@@ -1,0 +1,215 @@
+"""What the stages are made of: specs from the settings and the model store, and one supervisor for each that is used.
+
+Part of the composition root: it chooses which model the LLM stage works with, and notices when an installed model has
+become another one. Starts nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from assistant import paths, skills
+from assistant.config import Config
+from assistant.errors import ConfigError, ModelError, UsageError
+from assistant.machine import usable_cpus
+from assistant.memory_orchestrator.elastic import Available, Configured, effort
+from assistant.memory_orchestrator.estimate import KvHome, kv_bytes, slot_tokens
+from assistant.messages import Level, Stage
+from assistant.model_store import manifest
+from assistant.model_store.choices import EMERGENCY_GRAPH
+from assistant.model_store.store import ModelStore
+from assistant.stages import kv_files
+from assistant.stages.placement import placement, threads_for
+from assistant.stages.registry import engine_path
+from assistant.stages.supervisor import StageSpec, Supervisor
+
+log = logging.getLogger(__name__)
+
+_BITS = ("-w4", "-w8")
+"""How the names of a model's variants with other bits end."""
+REPLACED = "model-replaced"
+"""The code of an engine whose files have become others under it."""
+
+_Stamp = tuple[int, int, int]
+
+
+@dataclass(slots=True)
+class _Known:
+    stamp: _Stamp | None
+    """Of the manifest: a model that was installed anew has another one. None = there is no manifest."""
+    spec: StageSpec | None
+    """None: it cannot be used, which was said."""
+
+
+class Stages:
+    """`stages(Stage.LLM)` gives the supervisor that is the right one now."""
+
+    def __init__(
+        self, config: Config, store: ModelStore, make: Callable[[StageSpec], Supervisor], level: Callable[[], Level]
+    ) -> None:
+        """`make`: a supervisor of a spec; `level`: how hard the machine is pressed."""
+        self._config, self._store = config, store
+        self._make, self._level = make, level
+        self._known: dict[tuple[Stage, str], _Known] = {}
+        self._made: dict[tuple[Stage, str, tuple[int, ...]], Supervisor] = {}
+
+    def __call__(self, stage: Stage) -> Supervisor:
+        """Raises `ModelError` when the stage's model cannot be used."""
+        spec = self._spec(stage, self._config)
+        return self._supervisor(self._pressed(spec) if stage is Stage.LLM else spec)
+
+    def forget(self, stage: Stage) -> None:
+        """Its models are looked at anew, and its worker goes when somebody needs the stage."""
+        for key in [key for key in self._known if key[0] is stage]:
+            del self._known[key]
+        for made in [made for made in self._made if made[0] is stage]:
+            del self._made[made]
+
+    def check_small(self) -> None:
+        """Says now what is wrong with `stages.llm.small_model`, not when the machine is pressed already."""
+        self._small()
+
+    # --- the LLM under pressure -------------------------------------------------------------------------------------
+    def _pressed(self, own: StageSpec) -> StageSpec:
+        """Of another model, or on fewer cores, when the level asks for it."""
+        level, llm = self._level(), self._config.stages.llm
+        if level == "normal":
+            return own
+        small, w4 = self._small(), self._w4(own)
+        configured = Configured(
+            prefill_chunk=llm.prefill_chunk,
+            max_new_tokens=llm.max_new_tokens,
+            threads=own.threads,
+            cpus=tuple(cpu for cpu in usable_cpus() if cpu.number in own.placement.cpus),
+        )
+        # of every urgency the same: see `elastic`
+        wanted = effort("normal", level, configured, Available(small=small is not None, w4=w4 is not None))
+        spec = {"small": small, "w4": w4, "configured": own}[wanted.model] or own
+        return replace(spec, placement=msgspec.structs.replace(own.placement, cpus=wanted.cpus))
+
+    def _small(self) -> StageSpec | None:
+        name = self._config.stages.llm.small_model
+        return self._other(name, "stages.llm.small_model") if name else None
+
+    def _w4(self, own: StageSpec) -> StageSpec | None:
+        """The same model with 4-bit weights, when it is installed and smaller."""
+        base = own.model[:-3] if own.model.endswith(_BITS) else own.model
+        if base + "-w4" == own.model or self._stamp(base + "-w4") is None:
+            return None
+        found = self._other(base + "-w4", "the variant with 4-bit weights")
+        alike = found is not None and found.kv_bytes == own.kv_bytes
+        return found if found is not None and alike and found.weight_bytes < own.weight_bytes else None
+
+    def _other(self, name: str, what: str) -> StageSpec | None:
+        """None for one that cannot be used."""
+        stamp, known = self._stamp(name), self._known.get((Stage.LLM, name))
+        if known is not None and known.stamp == stamp:
+            return known.spec
+        llm = msgspec.structs.replace(self._config.stages.llm, model=name)
+        stages = msgspec.structs.replace(self._config.stages, llm=llm)
+        try:
+            return self._spec(Stage.LLM, msgspec.structs.replace(self._config, stages=stages))
+        except (ModelError, UsageError) as error:
+            log.warning("%s: %s; it is not used", what, error.message)
+            self._known[Stage.LLM, name] = _Known(stamp, None)
+            return None
+
+    # --- models that are replaced -----------------------------------------------------------------------------------
+    def _spec(self, stage: Stage, config: Config) -> StageSpec:
+        """Made again when the installed model is another one than before; the same one otherwise."""
+        name: str = getattr(config.stage(stage), "model", "")
+        stamp, known = self._stamp(name) if name else (0, 0, 0), self._known.get((stage, name))
+        if known is not None and known.spec is not None and stamp is not None and known.stamp == stamp:
+            return known.spec
+        spec = stage_spec(stage, config, self._store)
+        if known is not None and known.spec is not None and _same(known.spec, spec):
+            spec = known.spec
+        # read before the spec was made: what is replaced meanwhile is noticed the next time
+        self._known[stage, name] = _Known(stamp, spec)
+        return spec
+
+    def _stamp(self, name: str) -> _Stamp | None:
+        try:
+            found = (self._store.path(name) / manifest.FILE_NAME).stat()
+        except (OSError, UsageError):
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def _supervisor(self, spec: StageSpec) -> Supervisor:
+        key = spec.stage, spec.model, spec.placement.cpus
+        made = self._made.get(key)
+        if made is None or not _same(made.spec, spec):
+            made = self._made[key] = self._make(spec)
+        return made
+
+
+def _same(one: StageSpec, other: StageSpec) -> bool:
+    """Whether a worker of the one serves the other: the settings do not change while we run."""
+    return (one.digest, one.model_dir, one.weight_bytes) == (other.digest, other.model_dir, other.weight_bytes)
+
+
+def has_emergency_graph(supervisor: Supervisor) -> bool:
+    return (supervisor.spec.model_dir / EMERGENCY_GRAPH).is_file()
+
+
+def stage_spec(stage: Stage, config: Config, store: ModelStore) -> StageSpec:
+    """What the settings and the store say of a stage.
+
+    Raises `ModelError`, or `ConfigError` for a model of another stage.
+    """
+    settings: Any = config.stage(stage)
+    engine: str = settings.engine
+    cpus = usable_cpus()
+    placed = placement(stage, cpus)
+    if getattr(settings, "threads", 0) > threads_for(placed, cpus):  # as many as the user wants, wherever there is room
+        placed = msgspec.structs.replace(placed, cpus=())
+    common: dict[str, Any] = {
+        "placement": placed,
+        "stage": stage,
+        "engine": engine,
+        "cache_dir": paths.cache_dir() / engine,
+        "start_timeout_s": settings.start_timeout_s,
+        "step_timeout_s": settings.step_timeout_s,
+    }
+    engine_path(stage, engine)  # an engine that does not exist is told before a model that does not fit it
+    if stage is Stage.INTENT:
+        understood = {"language": settings.language, "intents": list(skills.handled_intents())}
+        return StageSpec(
+            **common, model=settings.language, model_dir=paths.data_file(""), digest="", weight_bytes=0, threads=1,
+            options=understood,
+        )  # fmt: skip
+    model = store.open(settings.model)
+    if (model.stage, model.engine) != (stage, engine):
+        raise ConfigError(
+            f"stages.{stage}.engine is {engine!r}, but stages.{stage}.model {model.name!r} is made for stage"
+            f" {model.stage}, engine {model.engine!r}; set both ('assistant models list' shows what there is)"
+        )
+    options: dict[str, Any] = {}
+    kv_token, kv_all = 0, 0
+    kv_home: KvHome = "memory"
+    match stage:
+        case Stage.LLM:
+            kv_token = kv_bytes(model.shape or {}, 1, 1)
+            kv_all = kv_bytes(model.shape or {}, slot_tokens(settings.context_tokens), settings.slots)
+            kv_home, kv_dir = kv_files.home_of(settings.kv_cache, kv_all, paths.cache_dir() / engine)
+            options = {
+                "context_tokens": settings.context_tokens,
+                "slots": settings.slots,
+                "prefill_chunk": settings.prefill_chunk,
+                "attention_mode": settings.attention_mode,
+                "kv_dir": str(kv_dir or ""),
+            }
+        case Stage.ASR if engine == "whisper" and settings.language:
+            options = {"language": settings.language}
+        case Stage.TTS if settings.length_scale != 1:
+            options = {"length_scale": settings.length_scale}
+    return StageSpec(
+        **common, model=model.name, model_dir=model.path, digest=model.digest, weight_bytes=model.bytes,
+        threads=settings.threads or threads_for(placed, cpus), options=options,
+        kv_token_bytes=kv_token, kv_bytes=kv_all, kv_home=kv_home,
+    )  # fmt: skip

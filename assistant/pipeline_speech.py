@@ -1,0 +1,39 @@
+"""Speech on its way in and out of a query: what of a recording is speech, and a reply in pieces for the voice.
+
+Imports `audio.vad`, `errors`, `messages` and `sentences`; runs no stage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from assistant.audio import vad
+from assistant.errors import NoSpeech
+from assistant.messages import Stage
+from assistant.sentences import SentenceSplitter
+
+Pieces = asyncio.Queue[str | None]
+"""Parts of a reply on their way to the voice; None = that was all."""
+
+
+def put(pieces: Pieces | None, texts: Iterable[str | None]) -> None:
+    if pieces is not None:
+        for text in texts:
+            pieces.put_nowait(text)
+
+
+def pieces_of(reply: str) -> Pieces:
+    """Of a whole reply: its sentences, so that it is known how many of them were spoken."""
+    sentences, pieces = SentenceSplitter(clause_first=False), Pieces()
+    put(pieces, [*sentences.feed(reply), *sentences.flush(), None])
+    return pieces
+
+
+def speech_of(read: Callable[[], bytes]) -> bytes:
+    """The part of the recording in which somebody speaks, s16le mono 16 kHz. Raises `BadAudio`, `NoSpeech`."""
+    pcm = read()
+    spans = vad.speech_spans(pcm)
+    if not spans:
+        raise NoSpeech("nobody speaks in this recording", stage=Stage.ASR)
+    return vad.trim_to_speech(pcm, spans)
