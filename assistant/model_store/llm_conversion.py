@@ -37,7 +37,7 @@ class ConversionReport(msgspec.Struct, frozen=True, kw_only=True):
     """layers, hidden, heads, kv_heads, head_dim, ffn, vocab, max_position, tied: what an estimate of memory needs."""
     head_slices: int
     requantised: list[str]
-    """`name (type)` of each tensor whose weights are not exactly the source's."""
+    """`name (type to n bits)` of each tensor whose weights are not exactly the source's."""
     bos_id: int | None
     eos_id: int | None
     stop_ids: list[int]

@@ -29,7 +29,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """By tensor name without `.weight`."""
     slices: int
     requantised: list[str]
-    """`name (type)` of each tensor whose weights will not be exactly the source's."""
+    """`name (type to n bits)` of each tensor whose weights will not be exactly the source's."""
     bits: Bits | None = None
     """What every matrix is brought to; None = the source's own bits."""
     emergency_skip: list[int] = []
@@ -62,14 +62,14 @@ def make_plan(gguf: TensorSource, head_slices: int | None, choices: Choices = OW
         name = tensor.name.removesuffix(".weight")
         if tensor.rows == 1 or name.endswith(".attn_rot_embd"):
             continue
-        packing = packing_of(tensor.format.name, tensor.columns)
+        packing = packing_of(tensor.format.name, tensor.columns, choices.bits)
         if packing is None:
             raise ModelUnsupported(
                 f"{gguf.path}: {tensor.name} has rows of {tensor.columns} weights, not a multiple of 8"
             )
         packings[name] = packing
         if not packing.exact:
-            requantised.append(f"{tensor.name} ({tensor.format.name})")
+            requantised.append(f"{tensor.name} ({tensor.format.name} to {packing.bits} bits)")
     bits = packings["token_embd" if shape.tied else "output"].bits
     slices = head_slices or head_slices_for(shape.vocab * shape.hidden * bits // 8, shape.tied)
     slices = min(slices, max(1, shape.vocab // 16))

@@ -1,4 +1,4 @@
-"""Quantised blocks: GGUF's read as numbers, or re-packed as MNN's without changing a weight. Imports numpy and `gguf`.
+"""Quantised blocks: GGUF's read as numbers, or re-packed as MNN's without changing a weight. Imports `requantise`.
 
 Both directions are written on their own, so that a test of one against the other proves something. ggml stores a block
 of weights together with its scale; MNN stores all integers of a matrix first and all scales after them. MNN's weight is
@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from assistant.model_store.requantise import quantise4, quantise8, widened
+
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
@@ -28,7 +30,7 @@ class Packing(NamedTuple):
     half: bool
     """Scales as float16. Only where that is exact; MNN's memory holds float32 either way."""
     exact: bool = True
-    """False: the source has no integers to carry over, so its weights are quantised here."""
+    """False: the source has no such integers to carry over, so its weights are quantised here."""
 
     @property
     def alphas(self) -> int:
@@ -162,12 +164,20 @@ def dequantise(raw: Bytes, form: str) -> Floats:
 
 
 # --- GGUF -> MNN ----------------------------------------------------------------------------------------------------
-def packing_of(form: str, columns: int) -> Packing | None:
-    """How a matrix of this type is carried over; None when its rows fit no block (plain floats only)."""
-    if form in _REPACK:
-        return _PACKINGS[form]
+def packing_of(form: str, columns: int, bits: int | None = None) -> Packing | None:
+    """How a matrix of this type is carried over, in 4 or 8 bits and blocks of 32 when asked for.
+
+    None when its rows fit no block (plain floats only).
+    """
+    own = _PACKINGS.get(form)
+    if own is not None and (bits is None or (own.bits, own.block) == (bits, 32)):
+        return own
+    if own is not None and bits == 8 and own.bits == 4:
+        return own._replace(bits=8)  # every level of 4 bits is one of 8
     block = next((size for size in (32, 16, 8) if columns % size == 0), None)
-    return Packing(8, block, False, False, exact=False) if block else None
+    if block is None:
+        return None
+    return Packing(4, block, True, False, exact=False) if bits == 4 else Packing(8, block, False, False, exact=False)
 
 
 _PACKINGS = {
@@ -232,14 +242,6 @@ _REPACK: dict[str, Callable[[Bytes], tuple[Bytes, Floats]]] = {
 }
 
 
-def _quantise8(values: Floats, block: int) -> tuple[Bytes, Floats]:
-    """Symmetric 8 bits with scale = max |w| / 127 per block, as ggml's Q8_0 but with a float32 scale."""
-    blocks = values.reshape(values.shape[0], -1, block)
-    scale = np.abs(blocks).max(axis=-1) / np.float32(127)
-    inverse = np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0)
-    return (np.rint(blocks * inverse[..., None]) + 128).astype(np.uint8), scale
-
-
 def repack(raw: Bytes, form: str, packing: Packing) -> tuple[Bytes, NDArray[Any]]:
     """Rows of a GGUF tensor -> MNN's bytes [rows, columns * bits / 8] and scales [rows, columns / block * alphas].
 
@@ -249,6 +251,9 @@ def repack(raw: Bytes, form: str, packing: Packing) -> tuple[Bytes, NDArray[Any]
     with np.errstate(invalid="ignore", over="ignore"):
         if packing.exact:
             packed, alphas = _REPACK[form](raw)
+            if packing.bits > _PACKINGS[form].bits:
+                packed = widened(packed)
         else:
-            packed, alphas = _quantise8(dequantise(raw, form), packing.block)
+            quantise = quantise4 if packing.bits == 4 else quantise8
+            packed, alphas = quantise(dequantise(raw, form), packing.block)
     return packed.reshape(rows, -1), alphas.reshape(rows, -1).astype(packing.alpha_dtype)
