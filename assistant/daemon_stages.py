@@ -18,8 +18,8 @@ from assistant.config import Config
 from assistant.errors import ConfigError, ModelError, UsageError
 from assistant.machine import usable_cpus
 from assistant.memory_orchestrator.elastic import Available, Configured, effort
-from assistant.memory_orchestrator.estimate import KvHome, kv_bytes, slot_tokens
-from assistant.messages import Level, Stage
+from assistant.memory_orchestrator.estimate import kv_bytes, slot_tokens
+from assistant.messages import KvHome, Level, Stage
 from assistant.model_store import manifest
 from assistant.model_store.choices import EMERGENCY_GRAPH
 from assistant.model_store.store import ModelStore

@@ -25,6 +25,9 @@ Urgency = Literal["critical", "normal", "background"]
 LlmVariant = Literal["full", "emergency"]
 """All layers of the model, or the graph that leaves some out: faster, worse, same weight file."""
 
+KvHome = Literal["memory", "disk", "heap"]
+"""Where the LLM's keys and values lie: files in shared memory, files on a disk, or MNN's own allocator."""
+
 Emit = Callable[[str, dict[str, object]], None]
 """Takes an event: its name and its data."""
 

@@ -39,6 +39,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "stages.forkserver": ("stages.worker",),
     "stages.spawn": ("paths",),
     "stages.lifecycle": ("errors",),
+    "stages.kv_files": ("closing", "machine", "messages"),
     "stages.registry": ("errors", "messages"),
     "stages.fork_client": ("errors", "stages.spawn"),
     "stages.process": ("errors", "machine", "messages", "stages.base", "stages.channel", "stages.fork_client",

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from assistant.memory_orchestrator.policy import Need
 from assistant.memory_orchestrator.probe import MIB, Usage
-
-KvHome = Literal["memory", "disk", "heap"]
-"""Where keys and values lie: files in shared memory, files on a disk, or MNN's own allocator."""
+from assistant.messages import KvHome
 
 KV_POOL: dict[KvHome, float] = {"memory": 1.05, "disk": 1.05, "heap": 2.25}
 """What a key-value cache takes per byte of it. Files grow in place, with a copy of one layer at a time on the heap. On
@@ -102,7 +100,7 @@ def prepared(stage: str, engine: str) -> Need:
 
 
 def without_kv(peak: Usage, kv_used: int, kv_home: KvHome = "memory") -> Usage:
-    """A measured peak less what a cache of `kv_used` bytes took of it; in shared memory the kernel has told how much."""
+    """A measured peak less what a cache of `kv_used` bytes took of it; of shared memory the kernel tells how much."""
     if kv_home == "memory":
         copied = int(peak.shm * (KV_POOL["memory"] - 1))
         return Usage(anon=max(0, peak.anon - peak.shm - copied), file=peak.file)

@@ -1,10 +1,10 @@
 """Where the LLM's keys and values lie: files that grow in place, in shared memory or on a disk. Imports no engine.
 
-MNN's own allocator grows the cache by allocating anew, copying and freeing, and keeps what it freed: more than twice the
-cache's size in the end. With `kvcache_mmap` it keeps one file per layer for keys and one for values instead. It puts them
-beside the mapped weights and names them after addresses, which are alike in processes forked from one parent; so each
-worker gets a folder of its own, in which the weight files are links. The files lose their names as soon as MNN has opened
-them: whatever ends the worker, the kernel takes them back.
+MNN's own allocator grows the cache by allocating anew, copying and freeing, and keeps what it freed: more than twice
+the cache's size in the end. With `kvcache_mmap` it keeps one file per layer for keys and one for values instead. It
+puts them beside the mapped weights and names them after addresses, which are alike in processes forked from one parent;
+so each worker gets a folder of its own, in which the weight files are links. The files lose their names as soon as MNN
+has opened them: whatever ends the worker, the kernel takes their memory back.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pathlib import Path
 
 from assistant.closing import Closing
 from assistant.machine import process_start
-from assistant.memory_orchestrator.estimate import KvHome
+from assistant.messages import KvHome
 
 log = logging.getLogger(__name__)
 
-SHARED_MEMORY = Path("/dev/shm")
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - what is made there is checked: `_own`
 DISK_FROM = 160 << 20
-"""Bytes of keys and values from which `auto` takes the disk: they would fill what a 2 GB machine has left beside a model
-of 1 to 2 B weights."""
+"""Bytes of keys and values from which `auto` takes the disk: they would fill what a 2 GB machine has left beside a
+model of 1 to 2 B weights."""
 _SPARE = 16 << 20
 
 
@@ -68,10 +68,12 @@ class KvFiles(Closing):
             (self.path / file.name).symlink_to(file)
 
     def hide(self) -> None:
-        """Takes the names off files that MNN has opened meanwhile; it goes on using them."""
+        """Takes the names off files that MNN has opened meanwhile; it goes on using them. Empty ones take their places,
+        since MNN complains where it finds nothing to remove."""
         for file in self.path.iterdir():
-            if file.suffix in (".k", ".v") and not file.is_symlink():
-                file.unlink(missing_ok=True)
+            if file.suffix in (".k", ".v") and file.lstat().st_size:
+                file.unlink()
+                file.touch()
 
     def close(self) -> None:
         """Never raises."""

@@ -1,7 +1,8 @@
-"""LLM engine on MNN: our own token loop over `forward`, so that streaming, cancel and sampling are ours.
+"""LLM engine on MNN: our own token loop over `forward`, so that streaming, cancel, pacing and sampling are ours.
 
-Weights are mapped from a guarded cache (`mnn_cache`), embedding rows are read from disk by MNN, the prompt goes in
-chunks. The key-value cache is emptied at the start of each request. Only a worker imports this module.
+Weights are mapped from a guarded cache (`mnn_cache`), rows of the word table are read from disk by MNN, keys and
+values lie in files (`kv_files`), one slot for each conversation (`llm_slot`). A prompt goes in by pieces, and only what
+its slot does not hold yet. Only a worker imports this module.
 """
 
 from __future__ import annotations
@@ -14,24 +15,27 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from assistant.errors import BadText, ConfigError, EngineFailed, ModelDamaged
-from assistant.messages import LlmDelta, LlmDone, LlmRequest, Progress, Turn
+from assistant.errors import ConfigError, EngineFailed, ModelDamaged
+from assistant.messages import LlmDelta, LlmDone, LlmRequest, LlmVariant, Progress
 from assistant.model_store.derived import NOT_WRITABLE, Found, Free
 from assistant.model_store.derived_check import Check
 from assistant.model_store.vocabulary import Vocabulary
 from assistant.stages import mnn_cache
 from assistant.stages.base import EngineConfig, EngineInfo
-from assistant.stages.llm_mnn_weights import forward, makes_sense, open_model
+from assistant.stages.kv_files import KvFiles
+from assistant.stages.llm_mnn_weights import makes_sense, open_model
+from assistant.stages.llm_prompt import Prompts
+from assistant.stages.llm_slot import Logits, Slot, Slots, open_slot, pieces
+from assistant.stages.llm_window import fit
+from assistant.stages.pacing import rest
 from assistant.stages.sampling import Sampler
 from assistant.stages.token_text import TokenText, opens_thinking
 
 log = logging.getLogger(__name__)
 
-CACHE_DAMAGED = "cache-damaged"
-_LEAST_ANSWER = 16
-"""Tokens that must be left for the answer; a prompt that leaves fewer is refused."""
+CACHE_DAMAGED, REPLACED = "cache-damaged", "model-replaced"
+GRAPHS: dict[LlmVariant, str] = {"full": "llm.mnn", "emergency": "llm.emergency.mnn"}
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,11 +43,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Of one conversation: prompt and answer together."""
     slots: int = 1
     """Conversations whose keys and values are kept at the same time."""
-    attention_mode: int = 8
-    kv_dir: str = ""
-    """Where the folder for the files of keys and values is made; empty = MNN keeps them on its heap."""
     prefill_chunk: int = 128
     """Tokens of the prompt per step: bounds workspace, and how long a cancel can take."""
+    attention_mode: int = 8
+    """`config` says which ones give right answers."""
+    kv_dir: str = ""
+    """Where the folder for the files of keys and values is made; empty = MNN keeps them on its heap."""
 
 
 class MnnLlm:
@@ -57,12 +62,16 @@ class MnnLlm:
         except msgspec.ValidationError as error:
             raise ConfigError(f"stages.llm: {error}") from None
         self._llm: Any = None
+        self._slots: dict[LlmVariant, Slots] = {}
+        self._kv: KvFiles | None = None
         self._cache = mnn_cache.cache_of(config, free)
         self._mapped: Found | None = None
         self._exceptional = False
         self._check: Check | None = None
         self._context = self._options.context_tokens
+        self._files: tuple[tuple[int, int, int], ...] = ()
         self._vocabulary: Vocabulary
+        self._prompts: Prompts
 
     @property
     def info(self) -> EngineInfo:
@@ -76,6 +85,7 @@ class MnnLlm:
         """Raises `ModelDamaged` or `EngineFailed`; a missing cache is made first, which takes seconds per GB."""
         self._vocabulary = Vocabulary.open(self._config.model_dir)
         self._context = min(self._context, int(self._vocabulary.facts.shape["max_position"]))
+        self._files = self._stamps()
         if self._config.distrust_cache:
             self._cache.drop()
         self._start()
@@ -95,115 +105,146 @@ class MnnLlm:
             log.warning("%s", error.message)
         if found is None or not found.writable():
             log.warning("%s is read-only: the weights go into memory", self._cache.root)
-            self._llm = self._opened(None)
+            self._open(None)
             return
         self._check = found.check(full=self._config.distrust_cache)
         self._exceptional = self._exceptional or self._check.pending
-        self._llm = self._opened(found.path)
+        self._open(found.path)
         self._mapped = found
         if not self._check.pending:
             self._note()  # MNN has just written its constants; otherwise the check is asked before the first word
 
-    def _opened(self, folder: Path | None) -> Any:
-        return open_model(self._config.model_dir, folder, self._config.threads, self._options.prefill_chunk)
+    def _open(self, weights: Path | None) -> None:
+        self._close()
+        self._kv = self._kv_files(weights)
+        folder = self._kv.path if self._kv else weights
+        self._llm = open_model(
+            self._config.model_dir,
+            folder,
+            self._config.threads,
+            use_mmap=weights is not None,
+            kvcache_mmap=self._kv is not None,
+            attention_mode=self._options.attention_mode,
+        )
+        self._prompts = Prompts(self._llm, self._vocabulary, self._context)
+        more = [open_slot(self._llm, GRAPHS["full"]) for _ in range(1, self._options.slots)]
+        self._slots = {"full": Slots([self._slot(llm) for llm in (self._llm, *more)])}
+
+    def _kv_files(self, weights: Path | None) -> KvFiles | None:
+        if not self._options.kv_dir:
+            return None
+        try:
+            return KvFiles(Path(self._options.kv_dir), weights)
+        except OSError as error:
+            log.warning("keys and values go on the heap: %s", error)
+            return None
+
+    def _slot(self, llm: Any) -> Slot:
+        return Slot(llm, opened=self._kv.hide if self._kv else lambda: None)
 
     # --- run --------------------------------------------------------------------------------------------------------
     def run(self, request: LlmRequest) -> Iterator[Progress | LlmDelta | LlmDone]:
-        """Progress per chunk of the prompt, a delta per token that completes text, and `LlmDone` at the end.
+        """Progress per piece of the prompt, a delta per token that completes text, and `LlmDone` at the end.
 
-        Raises `BadText` code "prompt-too-long" when the context leaves no room for an answer.
+        Raises `BadText` code "text-empty" or "prompt-too-long" (the context leaves no room for an answer), and
+        `ModelDamaged` code "model-replaced" when the model's files are no longer those that were loaded.
         """
+        started = time.monotonic()
+        if self._stamps() != self._files:
+            raise ModelDamaged(f"the files of model {self._config.model!r} were replaced; ask again", code=REPLACED)
         if self._llm is None:  # the last request found the cache damaged
             self._start()
-        prompt = self._encode(request.turns)
-        room = self._context - len(prompt)
-        if room < min(_LEAST_ANSWER, request.max_new_tokens):
-            raise BadText(
-                f"the prompt has {len(prompt)} tokens and the context {self._context}; say it shorter, or raise"
-                " stages.llm.context_tokens",
-                code="prompt-too-long",
-            )
-        started = time.monotonic()
-        chunk = min(self._options.prefill_chunk, max(1, request.prefill_chunk or self._options.prefill_chunk))
-        logits = yield from self._trusted_prefill(prompt, chunk)
-        yield from self._decode(request, logits, prompt, min(room, request.max_new_tokens), started)
+        self._prompts.check(request.turns)
+        fitted = fit(request.turns, self._prompts.encode, self._context, request.max_new_tokens)
+        yield Progress(done=0, total=len(fitted.prompt))
+        slot, kept, logits = yield from self._trusted_prefill(request, fitted.prompt)
+        done = yield from self._decode(request, slot, logits, fitted.prompt)
+        yield msgspec.structs.replace(
+            done,
+            reused_tokens=kept,
+            dropped_turns=fitted.dropped,
+            prefill_ms=(time.monotonic() - started) * 1000 - done.decode_ms,
+        )
 
-    def _trusted_prefill(self, prompt: list[int], chunk: int) -> Generator[Progress, None, NDArray[np.float32]]:
+    def _trusted_prefill(
+        self, request: LlmRequest, prompt: list[int]
+    ) -> Generator[Progress, None, tuple[Slot, int, Logits]]:
         """Logits that whole weights have given: a cache that turns out damaged is made anew before anything is said."""
         try:
-            logits = yield from self._prefill(prompt, chunk)
+            found = yield from self._prefill(request, prompt)
             if self._check is None or self._check.good():
                 self._note()
-                return logits
+                return found
             self._forget()
         except EngineFailed as error:
             if error.code != CACHE_DAMAGED:
                 raise
         log.warning("the weight cache %s was damaged and is made anew", self._cache.path)
         self._start()
-        return (yield from self._prefill(prompt, chunk))
+        return (yield from self._prefill(request, prompt))
 
-    def _prefill(self, prompt: list[int], chunk: int) -> Generator[Progress, None, NDArray[np.float32]]:
-        self._llm.reset()
+    def _prefill(self, request: LlmRequest, prompt: list[int]) -> Generator[Progress, None, tuple[Slot, int, Logits]]:
+        slot, kept = self._slots_of(request.variant).take(request.conversation, prompt)
+        chunk = min(self._options.prefill_chunk, request.prefill_chunk or self._options.prefill_chunk)
         logits = np.empty(0, np.float32)
-        for begin in range(0, len(prompt), chunk):
-            piece = prompt[begin : begin + chunk]
-            logits = self._forward(piece, first=True)
-            yield Progress(done=begin + len(piece), total=len(prompt))
-        return logits
+        for begin, end in pieces(len(prompt), kept, chunk):
+            began = time.monotonic()
+            logits = self._forward(slot, prompt[begin:end], prompt=True)
+            told = Progress(done=end, total=len(prompt))
+            yield told
+            if end < len(prompt):
+                yield from rest(time.monotonic() - began, request.duty, told)
+        return slot, kept, logits
+
+    def _slots_of(self, variant: LlmVariant) -> Slots:
+        if variant not in self._slots:
+            graph = GRAPHS[variant]
+            if not (self._config.model_dir / graph).is_file():
+                raise EngineFailed(
+                    f"model {self._config.model!r} has no {variant} form; convert it again", code="no-such-variant"
+                )
+            self._slots[variant] = Slots([self._slot(open_slot(self._llm, graph))])
+        return self._slots[variant]
 
     def _decode(
-        self, request: LlmRequest, logits: NDArray[np.float32], prompt: list[int], limit: int, started: float
-    ) -> Iterator[Progress | LlmDelta | LlmDone]:
-        prefilled = time.monotonic()
+        self, request: LlmRequest, slot: Slot, logits: Logits, prompt: list[int]
+    ) -> Generator[Progress | LlmDelta, None, LlmDone]:
+        began = time.monotonic()
+        limit = min(self._context - len(prompt), request.max_new_tokens)
         sampler = Sampler(request.sampling)
         text = TokenText(self._vocabulary, request.stop, thinking=opens_thinking(self._vocabulary, prompt))
         answer: list[int] = []
-        reason = "length"
+        stopped = False
         while len(answer) < limit:
+            step = time.monotonic()
             token = sampler.choose(logits, answer)
             if token in self._vocabulary.stop_ids:
-                reason = "stop"
+                stopped = True
                 break
             answer.append(token)
             piece = text.feed(token)
-            yield LlmDelta(text=piece, tokens=1) if piece else Progress(done=len(answer), total=limit)
+            told = Progress(done=len(answer), total=limit)
+            yield LlmDelta(text=piece, tokens=1) if piece else told
             if text.stopped:
-                reason = "stop"
+                stopped = True
                 break
             if len(answer) < limit:
-                logits = self._forward([token], first=False)
-        if rest := text.flush():
-            yield LlmDelta(text=rest, tokens=0)
-        yield LlmDone(
-            reason="stop" if reason == "stop" else "length",
+                logits = self._forward(slot, [token], prompt=False)
+                yield from rest(time.monotonic() - step, request.duty, told)
+        if held := text.flush():
+            yield LlmDelta(text=held, tokens=0)
+        return LlmDone(
+            reason="stop" if stopped else "length",
             prompt_tokens=len(prompt),
             new_tokens=len(answer),
-            prefill_ms=(prefilled - started) * 1000,
-            decode_ms=(time.monotonic() - prefilled) * 1000,
+            variant=request.variant,
+            prefill_ms=0,
+            decode_ms=(time.monotonic() - began) * 1000,
         )
 
-    def _encode(self, turns: tuple[Turn, ...]) -> list[int]:
-        """Token ids of the conversation in the model's own chat format, ready for the answer."""
-        messages = [{"role": turn.role, "content": self._harmless(turn.content)} for turn in turns]
-        text = self._llm.apply_chat_template(messages)
-        ids = [int(token) for token in self._llm.tokenizer_encode(text)]
-        facts = self._vocabulary.facts
-        if facts.add_bos and facts.bos_id is not None and ids[:1] != [facts.bos_id]:
-            ids.insert(0, facts.bos_id)
-        return ids
-
-    def _harmless(self, text: str) -> str:
-        """Without the model's control tokens (somebody could end his turn and speak as the system) and without NUL,
-        which would cut the text short in MNN."""
-        text = text.replace("\0", " ")
-        for token in self._vocabulary.special_ids:
-            text = text.replace(self._vocabulary.bytes_of(token).decode("utf-8", "replace") or "\0", " ")
-        return text
-
-    def _forward(self, ids: list[int], *, first: bool) -> NDArray[np.float32]:
-        """Logits of the last position, float32 [vocabulary]. `first`: a piece of a prompt, not one token more."""
-        logits = forward(self._llm, ids, first=first)
+    def _forward(self, slot: Slot, ids: list[int], *, prompt: bool) -> Logits:
+        """Logits of the last position, float32 [vocabulary]."""
+        logits = slot.forward(ids, prompt=prompt)
         if makes_sense(logits):
             return logits
         if self._mapped is None:
@@ -216,6 +257,18 @@ class MnnLlm:
             code=CACHE_DAMAGED,
         )
 
+    # --- files ------------------------------------------------------------------------------------------------------
+    def _stamps(self) -> tuple[tuple[int, int, int], ...]:
+        """Of the files that MNN reads at work (rows of the word table, a graph): inode, size, time of change."""
+        found = []
+        for name in ("llm.mnn.weight", GRAPHS["emergency"]):
+            try:
+                stat = (self._config.model_dir / name).stat()
+                found.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
+            except OSError:
+                found.append((0, 0, 0))
+        return tuple(found)
+
     def _note(self) -> None:
         """Once per start: the weights were compared and are in use."""
         if self._mapped is not None and self._check is not None:
@@ -224,7 +277,15 @@ class MnnLlm:
 
     def _forget(self) -> None:
         self._cache.drop(self._mapped)
-        self._llm = self._mapped = self._check = None
+        self._mapped = self._check = None
+        self._close()
+
+    def _close(self) -> None:
+        self._slots.clear()  # before the model whose weights they share
+        self._llm = None
+        if self._kv is not None:
+            self._kv.close()
+            self._kv = None
 
     def close(self) -> None:
-        self._llm = None
+        self._close()

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assistant.errors import ModelDamaged
+from assistant.stages.llm_slot import Slot
 from assistant.stages.mnn_cache import CACHE_LAYOUT
 
 _ABSURD = 1e30
@@ -30,34 +31,30 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
 
 
-def open_model(model_dir: Path, cache_folder: Path | None, threads: int, prefill_chunk: int) -> Any:
-    """MNN's model. `cache_folder` must be writable; without one all weights go into memory. Raises `ModelDamaged`."""
+def open_model(model_dir: Path, folder: Path | None, threads: int, **settings: Any) -> Any:
+    """MNN's inner object, loaded. Raises `ModelDamaged`.
+
+    `folder`: where the mapped weights lie, which must be writable, or are made; without one all weights go into memory.
+    `settings`: more of MNN's, over ours.
+    """
     llm = mnn_llm.create(str(model_dir / "config.json"))
-    mapped = {"use_mmap": True, "tmp_path": str(cache_folder)} if cache_folder else {"use_mmap": False}
     llm.set_config(
         {
             **CACHE_LAYOUT,
-            **mapped,
+            "use_mmap": folder is not None,
+            "tmp_path": str(folder or ""),
             "thread_num": threads,
-            "chunk": prefill_chunk,
-            # keeps the cache of keys and values when a prompt comes in several pieces
-            "reuse_kv": True,
+            "chunk": 0,  # prompts come in pieces already
+            "reuse_kv": True,  # or each piece would begin anew
             "sampler_type": "greedy",
             "all_logits": False,
+            **settings,
         }
     )
     # the inner object: the wrapper's load() drops the only sign of failure
     if not llm._c_obj.load():
         raise ModelDamaged(f"MNN cannot load the model in {model_dir}; run 'assistant models verify'")
-    return llm
-
-
-def forward(llm: Any, ids: list[int], *, first: bool) -> NDArray[np.float32]:
-    """Logits of the last position, float32 [vocabulary]. `first`: a piece of a prompt, not one token more."""
-    if first:
-        # without it MNN takes several tokens for decoding and clones a module for each new length
-        llm.generate_init()
-    return np.array(llm.forward(ids).read(), dtype=np.float32).reshape(-1)
+    return llm._c_obj
 
 
 def makes_sense(logits: NDArray[np.float32]) -> bool:
@@ -73,9 +70,9 @@ def make_cache(model_dir: Path, folder: Path, threads: int) -> Made:
     from assistant.model_store.workspace import workspace
 
     with workspace(folder.parent) as work:
-        llm = open_model(model_dir, work, threads, 128)
+        slot = Slot(open_model(model_dir, work, threads))
         # MNN marks its own cache complete at the first forward
-        if not makes_sense(forward(llm, [0], first=True)):
+        if not makes_sense(slot.forward([0], prompt=True)):
             raise ModelDamaged(f"the model in {model_dir} computes no numbers; run 'assistant models verify'")
         publish(work, folder)
     return Made(folder=str(folder))

@@ -18,11 +18,11 @@ from typing import Any
 from assistant import page_cache
 from assistant.errors import StageDied, StageError
 from assistant.memory_orchestrator.calibration import Calibration
-from assistant.memory_orchestrator.estimate import KvHome, estimate, prepared, slot_tokens, without_kv
+from assistant.memory_orchestrator.estimate import estimate, prepared, slot_tokens, without_kv
 from assistant.memory_orchestrator.policy import Need
 from assistant.memory_orchestrator.pressure import RELIEF, Relief
 from assistant.memory_orchestrator.probe import Usage
-from assistant.messages import Emit, LlmDone, Progress, Stage, StageOutput, StageRequest
+from assistant.messages import Emit, KvHome, LlmDone, Progress, Stage, StageOutput, StageRequest
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.lifecycle import OVER_MEMORY, WorkerState

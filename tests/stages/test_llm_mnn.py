@@ -51,9 +51,9 @@ def test_chunks_of_a_prompt_give_the_same_answer_as_one_piece(llm: ModelInfo, ca
 
 def test_a_request_reports_its_progress_and_its_end(llm: ModelInfo, cache: Path) -> None:
     async def test(worker: Any) -> None:
-        outputs = await collect(worker, question(FRANCE, max_new_tokens=5))
+        outputs = await collect(worker, question("Please tell me this: " + FRANCE, max_new_tokens=5))
         prefill = [out for out in outputs if isinstance(out, Progress) and out.total == done_of(outputs).prompt_tokens]
-        assert [out.done for out in prefill] == [16, 32, done_of(outputs).prompt_tokens]
+        assert [out.done for out in prefill] == [0, 16, 32, 40, done_of(outputs).prompt_tokens]
         assert done_of(outputs).reason == "length"
         assert done_of(outputs).new_tokens == 5
         assert sum(out.tokens for out in outputs if isinstance(out, LlmDelta)) <= 5

@@ -1,0 +1,116 @@
+"""One conversation's key-value cache in MNN, and which conversation gets which. Knows MNN's object, imports no MNN.
+
+A slot is a model object of its own: the first one is the model, each further one shares the first one's weights
+(`create_lora` with the very same graph, or with the one that leaves layers out) and has keys and values of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROWS = 4
+"""Tokens that MNN computes together. As long as all but the last few tokens of a prompt go in by pieces of whole rows,
+and the last few by themselves, the logits are the same to the bit however the prompt was cut. Otherwise the rounding of
+8-bit activations differs, by up to 0.9 of a logit (measured)."""
+_WHOLE_BELOW = 40
+"""Tokens. A shorter prompt goes in as one piece: the pass for its last few tokens would take a tenth longer."""
+
+Logits = NDArray[np.float32]
+
+
+def pieces(length: int, kept: int, chunk: int) -> list[tuple[int, int]]:
+    """Where a prompt of `length` tokens is cut, from token `kept` on, into at most `chunk` (in whole rows) at once."""
+    if length < _WHOLE_BELOW and not kept:
+        return [(0, length)]
+    chunk = max(ROWS, chunk // ROWS * ROWS)
+    body = length // ROWS * ROWS
+    cuts = [*range(kept, body, chunk), *sorted({body, length})] if kept < body else [kept, length]
+    return list(itertools.pairwise(cuts))
+
+
+def open_slot(base: Any, graph: str) -> Any:
+    """Another model object on the weights of `base`. `graph`: file name beside the model's, which must exist: MNN
+    gives an object without a model otherwise, and ends the process when it is used."""
+    return base.create_lora(graph)
+
+
+class Slot:
+    """Tokens whose keys and values are in the cache, in order."""
+
+    def __init__(self, llm: Any, opened: Callable[[], None] = lambda: None) -> None:
+        """`llm`: MNN's inner object, loaded. `opened`: called when the cache was begun anew."""
+        self._llm = llm
+        self._opened = opened
+        self.tokens: list[int] = []
+        self.conversation = ""
+        self.turn = 0
+        """When it was last taken; larger is later."""
+        self._exact = 0
+        """How many of the tokens went in by whole rows of a prompt."""
+        self._whole = True
+
+    def common(self, prompt: Sequence[int], *, exact: bool) -> int:
+        """How many tokens of `prompt` need not be computed: those in the cache, in whole rows, the last one never.
+
+        `exact`: those alone with which the logits stay the same to the bit; a prompt that is computed in one piece
+        anyway has none. Otherwise what was decoded counts as well.
+        """
+        if not self._whole or (exact and len(prompt) < _WHOLE_BELOW):
+            return 0
+        known = self.tokens[: self._exact] if exact else self.tokens
+        pairs = zip(known, prompt[:-1], strict=False)
+        return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)) // ROWS * ROWS
+
+    def keep(self, count: int) -> None:
+        """Forgets all but the first `count` tokens."""
+        if count == 0:
+            self._llm.reset()
+        elif count < len(self.tokens):
+            self._llm.erase_history(count, 0)
+        del self.tokens[count:]
+        self._exact = min(self._exact, count)
+        self._whole = True
+
+    def forward(self, ids: list[int], *, prompt: bool) -> Logits:
+        """Logits of the last position, float32 [vocabulary]. `prompt`: a piece of one, not one token more."""
+        self._whole = False
+        begun = not self.tokens
+        if prompt:
+            # without it MNN takes several tokens for decoding and clones a module for each new length; it also puts
+            # right the state that a cancelled or failed request has left
+            self._llm.generate_init(None, None)
+        logits = np.array(self._llm.forward(ids).read(), dtype=np.float32).reshape(-1)
+        if prompt and self._exact == len(self.tokens) and len(ids) % ROWS == 0:
+            self._exact += len(ids)
+        self.tokens += ids
+        self._whole = True
+        if begun:
+            self._opened()
+        return logits
+
+
+class Slots:
+    """All of one graph."""
+
+    def __init__(self, slots: Sequence[Slot]) -> None:
+        self._slots = list(slots)
+        self._turns = itertools.count(1)
+
+    def take(self, conversation: str, prompt: Sequence[int]) -> tuple[Slot, int]:
+        """The slot of this conversation, or the one whose loss costs least: nobody's before somebody's, the one that
+        holds most of the prompt, the one that was taken longest ago. It holds no more than the beginning of the
+        prompt; returns how much."""
+        exact = not conversation
+        own = next((slot for slot in self._slots if conversation and slot.conversation == conversation), None)
+        slot = own or min(
+            self._slots, key=lambda one: (bool(one.conversation), -one.common(prompt, exact=exact), one.turn)
+        )
+        kept = slot.common(prompt, exact=exact)
+        slot.keep(kept)
+        slot.conversation, slot.turn = conversation, next(self._turns)
+        return slot, kept
