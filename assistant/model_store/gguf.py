@@ -151,7 +151,7 @@ def _array(cursor: _Cursor, key: str) -> StringArray | NDArray[Any]:
     if kind == _STRING:
         return _strings(cursor, cursor.count("strings", 8))
     if kind == _ARRAY:
-        raise ModelUnsupported(f"{cursor.path}: {key} is an array of arrays, which no llama or qwen2 file has")
+        raise ModelUnsupported(f"{cursor.path}: {key} is an array of arrays, which no file of a known architecture has")
     if kind not in _SCALARS:
         raise cursor.damaged(f"{key} has the unknown value type {kind}")
     scalar = _SCALARS[kind]

@@ -1,4 +1,4 @@
-"""What a llama- or qwen2-family GGUF file is: its shape, and that its tensors are what that shape demands.
+"""What a GGUF file of the llama or qwen family is: its shape, and that its tensors are what that shape demands.
 
 Imports `errors` and `gguf`. Everything that the converter cannot do is refused here, before a byte is written. Key and
 tensor names: the GGUF specification and llama.cpp's `gguf-py/gguf/constants.py`.
@@ -14,7 +14,7 @@ from assistant.errors import ModelDamaged, ModelUnsupported
 from assistant.model_store.gguf import StringArray, TensorInfo
 from assistant.model_store.tensor_source import TensorSource
 
-ARCHITECTURES = ("llama", "qwen2")
+ARCHITECTURES = ("llama", "qwen2", "qwen3")
 MAX_POSITIONS = 8192
 """Positions in the rotary tables: 2 MiB for heads of 64. Eight times the context that a 2 GB machine affords."""
 _LIMITS = {"layers": 512, "hidden": 1 << 16, "heads": 1024, "kv_heads": 1024, "head_dim": 1024, "ffn": 1 << 18}
@@ -40,8 +40,13 @@ class LlmShape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def permuted(self) -> bool:
-        """llama files keep the rows of q and k in the order of the interleaved rotation; qwen2 files do not."""
+        """llama files keep the rows of q and k in the order of the interleaved rotation; qwen files do not."""
         return self.architecture == "llama"
+
+    @property
+    def head_norms(self) -> tuple[str, ...]:
+        """Qwen3 normalises each head of q and of k before the rotation."""
+        return ("attn_q_norm", "attn_k_norm") if self.architecture == "qwen3" else ()
 
     def summary(self) -> dict[str, int | bool]:
         keys = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "max_position", "tied")
@@ -113,7 +118,7 @@ def read_shape(gguf: TensorSource) -> LlmShape:
     architecture = name.decode("utf-8", "replace") if isinstance(name, bytes) else repr(name)
     if architecture not in ARCHITECTURES:
         raise ModelUnsupported(
-            f"{gguf.path}: the architecture is {architecture[:40]!r}; {' and '.join(ARCHITECTURES)} can be converted"
+            f"{gguf.path}: the architecture is {architecture[:40]!r}; {', '.join(ARCHITECTURES)} can be converted"
         )
     keys = _Keys(gguf, architecture)
     heads = keys.whole("attention.head_count", _LIMITS["heads"])
@@ -160,6 +165,8 @@ def _check_tensors(gguf: TensorSource, shape: LlmShape) -> None:
     for layer in range(shape.layers):
         for name in ("attn_norm", "ffn_norm"):
             wanted[f"blk.{layer}.{name}.weight"] = (1, shape.hidden)
+        for name in shape.head_norms:
+            wanted[f"blk.{layer}.{name}.weight"] = (1, shape.head_dim)
         for name, (rows, columns) in shape.matrices(layer).items():
             wanted[f"{name}.weight"] = (rows, columns)
             if "attn" in name:
@@ -176,7 +183,9 @@ def _check_tensors(gguf: TensorSource, shape: LlmShape) -> None:
 def _check_kinds(gguf: TensorSource, known: dict[str, tuple[int, int]]) -> None:
     for name, tensor in gguf.tensors.items():
         if name not in known and not name.endswith(".attn_rot_embd.weight"):
-            raise ModelUnsupported(f"{gguf.path}: the tensor {name[:80]!r} belongs to no llama or qwen2 model")
+            raise ModelUnsupported(
+                f"{gguf.path}: the tensor {name[:80]!r} is none that the converter knows for this architecture"
+            )
         if _is_vector(tensor) and tensor.format.weights > 1:
             raise ModelUnsupported(f"{gguf.path}: {name[:80]} is a quantised vector")
 

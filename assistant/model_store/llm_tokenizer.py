@@ -1,6 +1,6 @@
 """What a GGUF file says of its tokenizer: tokens as bytes, merges, special and stop tokens. Imports `errors`, `gguf`.
 
-Byte-level BPE alone ("gpt2"): Llama 3, Qwen 2/2.5, SmolLM2 and their finetunes. A file's tokens are spelled in GPT-2's
+Byte-level BPE alone ("gpt2"): Llama 3, Qwen 2/2.5/3, SmolLM2 and finetunes. A file's tokens are spelled in GPT-2's
 alphabet, which gives each byte a printable character (`bytes_to_unicode` in OpenAI's GPT-2 encoder).
 """
 
@@ -26,7 +26,7 @@ _PRE = {
     "gpt-2": "gpt-2", "default": "default",
 }  # fmt: skip
 """llama.cpp's names of pre-tokenizers -> ours; those on the right are built in `mnn_tokenizer`."""
-_UNNAMED = {"qwen2": "qwen2"}
+_UNNAMED = {"qwen2": "qwen2", "qwen3": "qwen2"}
 """Architecture -> what a file of it means that names none; others mean llama.cpp's `default`, as there."""
 
 

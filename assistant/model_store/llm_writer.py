@@ -56,12 +56,16 @@ def write_weights(
         head = _write_head(writer, gguf, plan, words if shape.tied else None)
         norms = {"output_norm": writer.norm("output_norm.weight")}
         matrices: dict[str, MatrixAt] = {}
+        head_norms: dict[str, list[float]] = {}
         for layer in range(shape.layers):
             for kind in ("attn_norm", "ffn_norm"):
                 norms[f"blk.{layer}.{kind}"] = writer.norm(f"blk.{layer}.{kind}.weight")
+            for name in (f"blk.{layer}.{kind}" for kind in shape.head_norms):
+                head_norms[name] = writer.vector(f"{name}.weight").tolist()
             matrices |= _write_layer(writer, gguf, plan, layer)
         os.fsync(file.fileno())
-    return GraphParts(matrices=matrices, norms=norms, rope_cos=cos, rope_sin=sin, head=head), words
+    parts = GraphParts(matrices=matrices, norms=norms, head_norms=head_norms, rope_cos=cos, rope_sin=sin, head=head)
+    return parts, words
 
 
 def word_table(words: MatrixAt) -> dict[str, Any]:

@@ -43,6 +43,8 @@ class GraphParts(msgspec.Struct, frozen=True, kw_only=True):
     """By GGUF name without `.weight`."""
     norms: dict[str, int]
     """Offsets of gamma and beta, float32 [2, hidden]."""
+    head_norms: dict[str, list[float]] = {}
+    """Gamma of the norms of q's and k's heads, [head_dim]: these lie in the graph itself, as MNN reads them there."""
     rope_cos: int
     rope_sin: int
     head: list[MatrixAt]
@@ -217,12 +219,21 @@ def _layer(graph: _Graph, shape: LlmShape, parts: GraphParts, layer: int, hidden
 
     hidden, n = normed("attn_norm", hidden, delta)
     q, k = linear("attn_q", n), linear("attn_k", n)
-    rope = {
+    rope: Json = {
         "rope_cut_head_dim": shape.head_dim,
         "num_head": shape.heads,
         "kv_num_head": shape.kv_heads,
         "head_dim": shape.head_dim,
     }
+    for part in ("q", "k"):
+        if gamma := parts.head_norms.get(f"{pre}.attn_{part}_norm"):
+            rope[f"{part}_norm"] = {
+                "axis": [-1],
+                "epsilon": shape.norm_epsilon,
+                "gamma": gamma,
+                "group": 1,
+                "useRMSNorm": True,
+            }
     graph.add("RoPE", [q, k, "rope_cos", "rope_sin"], [f"{pre}.q", f"{pre}.k"], "RoPEParam", rope)
     v = linear("attn_v", n)
     attention = {

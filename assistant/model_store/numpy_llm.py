@@ -4,7 +4,8 @@ Slow and plain on purpose, and independent of the converter where that matters: 
 stores them, with the interleaved rotation, instead of reordering them. Used by tests and benchmarks alone.
 
 Formulas: RMSNorm, Zhang & Sennrich 2019, eq. 4. RoPE, Su et al. 2021, eq. 34 (interleaved pairs), or GPT-NeoX's
-rotate-half variant. Grouped-query attention, Ainslie et al. 2023. SwiGLU, Shazeer 2020, eq. 6.
+rotate-half variant. Grouped-query attention, Ainslie et al. 2023. SwiGLU, Shazeer 2020, eq. 6. Norms of q's and k's
+heads (Qwen3): Henry et al. 2020, with RMSNorm.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ class NumpyLlm(Closing):
         shape, pre, count = self.shape, f"blk.{layer}", len(normed)
         q = self._linear(normed, f"{pre}.attn_q").reshape(count, shape.heads, shape.head_dim)
         k = self._linear(normed, f"{pre}.attn_k").reshape(count, shape.kv_heads, shape.head_dim)
+        if shape.head_norms:
+            q, k = self._norm(q, f"{pre}.attn_q_norm"), self._norm(k, f"{pre}.attn_k_norm")
         v = self._linear(normed, f"{pre}.attn_v").reshape(count, shape.kv_heads, shape.head_dim)
         self._keys[layer] = np.concatenate([self._keys[layer], self._rotate(k, *rotation)])
         self._values[layer] = np.concatenate([self._values[layer], v])

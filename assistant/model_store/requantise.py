@@ -44,7 +44,7 @@ def quantise4(values: Floats, block: int) -> tuple[Bytes, Floats]:
     for at in range(0, len(blocks), step):
         levels[at : at + step], pairs[at : at + step] = _best(blocks[at : at + step])
     flat = levels.reshape(-1)
-    packed: Bytes = flat[0::2] << 4 | flat[1::2]
+    packed: Bytes = (flat[0::2] << np.uint8(4)) | flat[1::2]
     return packed, pairs.reshape(-1)
 
 

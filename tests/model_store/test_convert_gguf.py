@@ -65,6 +65,9 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "llama-mixed": {"weights": "Q4_K", "head": "Q6_K"},
     "qwen2-tied": {"architecture": "qwen2", "bias": True, "heads": 8, "kv_heads": 2},
     "qwen2-untied": {"architecture": "qwen2", "bias": True, "tied": False, "head": "Q8_0"},
+    "qwen3-wide-heads": {"architecture": "qwen3", "qk_norm": True, "head_dim": 128, "weights": "Q4_K", "head": "Q6_K"},
+    "qwen3-narrow-heads": {"architecture": "qwen3", "qk_norm": True, "head_dim": 32, "tied": False},
+    "llama-wide-heads": {"head_dim": 128},
 }
 
 
@@ -108,7 +111,7 @@ def test_plain_floats_are_requantised_and_said_so(form: str, tmp_path: Path) -> 
     gguf = write(tmp_path / "tiny.gguf", model_metadata(tiny, tiny_bpe.metadata()), tensors)
     model, report = converted(gguf)
     assert len(report.requantised) == 15
-    assert f"blk.1.ffn_down.weight ({form})" in report.requantised
+    assert f"blk.1.ffn_down.weight ({form} to 8 bits)" in report.requantised
     assert Vocabulary.open(model).facts.requantised == report.requantised
     assert difference(gguf, model) < 2e-5
 
