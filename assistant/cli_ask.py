@@ -31,6 +31,13 @@ def ask(
     ] = None,
     no_speech: Annotated[bool, typer.Option("--no-speech", help="Do not speak the answer.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as JSON.")] = False,
+    conversation: Annotated[
+        str | None,
+        typer.Option("--conversation", metavar="ID", help="Go on with this conversation, or begin it; the daemon's."),
+    ] = None,
+    urgency: Annotated[
+        str, typer.Option("--urgency", metavar="HOW", help="critical, normal or background.")
+    ] = "normal",
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable.")
     ] = None,
@@ -40,6 +47,7 @@ def ask(
 ) -> None:
     """Answers one question: recognised, understood, answered and spoken on this machine."""
     from assistant.machine import process_age_s
+    from assistant.query import checked_conversation, checked_urgency
 
     started = time.monotonic() - process_age_s()
     with cli_output.reported(as_json):
@@ -48,7 +56,9 @@ def ask(
             raise UsageError("give a question as TEXT or with --wav FILE, and not both")
         if out is not None:
             _check_output(out, no_speech)
-        answer = _answer(Request(text, wav, out, not no_speech, as_json, started), sets or [], standalone)
+        named = None if conversation is None else checked_conversation(conversation)
+        asked = Request(text, wav, out, not no_speech, as_json, started, named, checked_urgency(urgency))
+        answer = _answer(asked, sets or [], standalone)
         if as_json:
             cli_output.emit(msgspec.to_builtins(answer.report))
         else:

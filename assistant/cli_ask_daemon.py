@@ -45,7 +45,13 @@ class _Call:
     def send(self, pcm: bytes, *, speech: bool) -> None:
         asked = self._asked
         age_ms = (time.monotonic() - asked.started) * 1000
-        ask = wire.Ask(text=asked.text, speech=speech, age_ms=min(max(0.0, age_ms), wire.MAX_AGE_MS))
+        ask = wire.Ask(
+            text=asked.text,
+            speech=speech,
+            age_ms=min(max(0.0, age_ms), wire.MAX_AGE_MS),
+            conversation=asked.conversation,
+            urgency=asked.urgency,
+        )
         self._sent = self._client.ask(ask, pcm)
 
     def follow(self, sink: AudioSink | None) -> wire.Report:

@@ -25,6 +25,11 @@ async def answer(asked: Request, sets: list[str]) -> Answer:
     config = settings.load(sets)
     logging.basicConfig(level=config.log.level.upper(), format="%(levelname)s %(name)s: %(message)s")
     _end_on_signals()
+    if asked.conversation is not None:
+        cli_output.say(
+            f"note: conversation {asked.conversation!r} begins and ends with this question: only a daemon ('assistant"
+            " run') remembers what was said"
+        )
     last: list[QueryReport] = []
 
     def follow(name: str, data: dict[str, Any]) -> None:
@@ -43,6 +48,8 @@ async def answer(asked: Request, sets: list[str]) -> Answer:
                     sink=sink,
                     sink_path=str(asked.out) if asked.out is not None else None,
                     started=asked.started,
+                    conversation=asked.conversation or "",
+                    urgency=asked.urgency,
                 )
                 answered = await assistant.answer(query)
                 if sink is not None:

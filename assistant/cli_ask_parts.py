@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from assistant.audio.devices import Speaker
     from assistant.audio.wav_writer import WavWriter
     from assistant.config import Config
-    from assistant.messages import QueryReport
+    from assistant.messages import QueryReport, Urgency
     from assistant.query import Answer
 
 
@@ -37,6 +37,8 @@ class Request:
     as_json: bool
     started: float
     """When the command was started (monotonic seconds): what the timings count from."""
+    conversation: str | None
+    urgency: Urgency
 
 
 def interrupted(report: QueryReport) -> Answer:

@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from assistant import skills
+from assistant.conversations import Conversations
 from assistant.memory_orchestrator.calibration import Calibration
 from assistant.memory_orchestrator.housekeeper import Housekeeper
 from assistant.memory_orchestrator.ledger import LedgerWriter
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
 from assistant.memory_orchestrator.sensors import Readings
-from assistant.messages import Sampling, Stage
+from assistant.messages import LlmRequest, Sampling, Stage
 from assistant.pipeline import Pipeline
 from assistant.pipeline_llm import LlmSettings
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.supervisor import StageSpec, Supervisor
 from tests.housekept import housekept
+from tests.talkers import asked
 
 NOW = datetime(2026, 11, 29, 17, 5)
 
@@ -29,12 +31,23 @@ NOW = datetime(2026, 11, 29, 17, 5)
 class House:
     """A pipeline over real processes; `how` decides what its LLM does."""
 
-    def __init__(self, tmp_path: Path, step_timeout_s: float) -> None:
+    def __init__(
+        self,
+        tmp_path: Path,
+        step_timeout_s: float,
+        *,
+        conversations: Conversations | None = None,
+        slots: int = 1,
+        lease_deadline_s: float = 30,
+    ) -> None:
+        """With `conversations`, its LLM is a `Storyteller`."""
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.how = ""
         self.llm_loaded = asyncio.Event()
         self.server = ForkServer()
         self.ledger = tmp_path / "ledger"
+        self.asked = tmp_path / "asked"
+        self._talks = conversations is not None
         self._step_timeout_s = step_timeout_s
         self._heard = tmp_path / "heard"
         self._calibration = Calibration(tmp_path / "measured.json")
@@ -46,9 +59,12 @@ class House:
         self.pipeline = Pipeline(
             memory=self.memory,
             stages=self._supervisor,
-            llm=LlmSettings(system_prompt="Be kind.", sampling=Sampling(), max_new_tokens=5),
+            llm=LlmSettings(system_prompt="Be kind.", sampling=Sampling(), max_new_tokens=5, slots=slots),
+            conversations=conversations,
+            emergency=lambda supervisor: True,
             emit=self._emit,
             now=lambda: NOW,
+            lease_deadline_s=lease_deadline_s,
         )
 
     def _emit(self, name: str, data: dict[str, Any]) -> None:
@@ -59,18 +75,23 @@ class House:
     def _supervisor(self, stage: Stage) -> Supervisor:
         key = (stage, self.how)
         if key not in self._supervisors:
-            llm, asr = stage is Stage.LLM, stage is Stage.ASR
+            engines = {Stage.LLM: "mnn", Stage.ASR: "whisper", Stage.TTS: "piper", Stage.INTENT: "templates"}
+            options: dict[Stage, dict[str, Any]] = {
+                Stage.LLM: {"how": self.how, "asked": str(self.asked)},
+                Stage.ASR: {"heard": str(self._heard)},
+                Stage.INTENT: {"language": "en", "intents": list(skills.handled_intents())},
+            }
             spec = StageSpec(
-                stage=stage, engine="mnn" if llm else "whisper" if asr else "templates", model="m",
+                stage=stage, engine=engines[stage], model="m",
                 model_dir=Path(), digest="", weight_bytes=0, cache_dir=self.ledger.parent / "cache",
                 threads=1, start_timeout_s=10, step_timeout_s=self._step_timeout_s,
-                options=(
-                    {"how": self.how} if llm
-                    else {"heard": str(self._heard)} if asr
-                    else {"language": "en", "intents": list(skills.handled_intents())}
-                ),
+                options=options.get(stage),
             )  # fmt: skip
-            paths_of = {Stage.LLM: "tests.stages.misbehaving:Misbehaving", Stage.ASR: "tests.stages.misbehaving:Parrot"}
+            paths_of = {
+                Stage.LLM: "tests.talkers:Storyteller" if self._talks else "tests.stages.misbehaving:Misbehaving",
+                Stage.ASR: "tests.stages.misbehaving:Parrot",
+                Stage.TTS: "tests.talkers:Beeper",
+            }
             path = paths_of.get(stage)
             self._supervisors[key] = Supervisor(spec, self.server, self._calibration, self._emit, path)
         return self._supervisors[key]
@@ -79,13 +100,17 @@ class House:
         """Bytes of each recording that the recogniser was given."""
         return [int(line) for line in self._heard.read_text().split()] if self._heard.exists() else []
 
+    def requests(self) -> list[LlmRequest]:
+        """What the storyteller was asked."""
+        return asked(self.asked)
+
     def names(self) -> list[str]:
         return [name for name, _ in self.events]
 
 
 @asynccontextmanager
-async def house(tmp_path: Path, step_timeout_s: float = 5) -> AsyncIterator[House]:
-    one = House(tmp_path, step_timeout_s)
+async def house(tmp_path: Path, step_timeout_s: float = 5, **more: Any) -> AsyncIterator[House]:
+    one = House(tmp_path, step_timeout_s, **more)
     one.server.start()
     async with housekept(one.memory, one.housekeeper, one.server):
         yield one

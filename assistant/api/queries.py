@@ -1,4 +1,5 @@
-"""The line of queries: one runs, a few wait in order, more are refused at once. Imports `wire`; knows no socket.
+"""The line of queries: one runs, a few wait in order, the urgent ones first; more are refused at once. Imports `wire`;
+knows no socket.
 
 Each ends with exactly one last reply: a report, or an error when it never began.
 """
@@ -15,7 +16,7 @@ from typing import Any
 from assistant.api import wire
 from assistant.errors import AssistantError, BusyNow, Cancelled, EngineFailed
 from assistant.messages import QueryReport
-from assistant.query import Answer, Query
+from assistant.query import URGENCIES, Answer, Query, checked_conversation, checked_urgency
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +89,7 @@ class Job:
     """One `ask`: what the pipeline does for it becomes replies."""
 
     def __init__(self, ask: wire.Ask, pcm: bytes, tell: Tell) -> None:
+        """Raises `UsageError` for what is no name of a conversation, or no urgency."""
         self._tell, self._stream = tell, ask.stream
         self._voice = _Voice(tell, ask.stream) if ask.speech else None
         self._report: QueryReport | None = None
@@ -98,12 +100,22 @@ class Job:
             text=ask.text,
             pcm=(lambda: pcm) if ask.text is None else None,
             sink=self._voice,
+            sink_waits=not ask.stream,
+            conversation="" if ask.conversation is None else checked_conversation(ask.conversation),
+            urgency=checked_urgency(ask.urgency),
             started=time.monotonic() - ask.age_ms / 1000,
         )
 
     @property
     def id(self) -> str:
         return self.query.id
+
+    def overtakes(self, other: Job) -> bool:
+        """More urgent, and not of the same conversation, in which what was said first is answered first."""
+        mine, others = self.query, other.query
+        if mine.conversation and mine.conversation == others.conversation:
+            return False
+        return URGENCIES.index(mine.urgency) < URGENCIES.index(others.urgency)
 
     def accepted(self, ahead: int) -> None:
         self._tell(wire.Accepted(query_id=self.id, ahead=ahead), b"")
@@ -157,16 +169,19 @@ class Queries:
         closed."""
         if self._closed:
             raise Cancelled("the daemon is stopping")
-        line = [*self._waiting, *([self._running] if self._running else [])]
-        ahead = len(line)
-        if ahead > MAX_WAITING or (line and sum(one.size for one in line) + job.size > MAX_HELD_BYTES):
+        running = [self._running] if self._running else []
+        line = [*running, *self._waiting]
+        if len(line) > MAX_WAITING or (line and sum(one.size for one in line) + job.size > MAX_HELD_BYTES):
             raise BusyNow(
-                f"{ahead} {'query is' if ahead == 1 else 'queries are'} ahead, which is all that there is room for;"
-                " ask again later",
+                f"{len(line)} {'query is' if len(line) == 1 else 'queries are'} ahead, which is all that there is room"
+                " for; ask again later",
                 retry_after_ms=round(self._retry_after_s() * 1000),
             )
-        job.accepted(ahead)
-        self._waiting.append(job)
+        place = len(self._waiting)
+        while place and job.overtakes(self._waiting[place - 1]):
+            place -= 1
+        job.accepted(len(running) + place)
+        self._waiting.insert(place, job)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work())
 

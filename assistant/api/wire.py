@@ -59,6 +59,10 @@ class Ask(_Data, frozen=True, kw_only=True):
     """False: no events, and all sound in one message."""
     age_ms: Annotated[float, msgspec.Meta(ge=0, le=MAX_AGE_MS)] = 0
     """How long ago the user finished speaking; the report's timings count from then."""
+    conversation: str | None = None
+    """The name of the conversation that it goes on with; None = it has no history and leaves none."""
+    urgency: str = "normal"
+    """critical | normal | background."""
 
 
 class Load(_Data, frozen=True, kw_only=True):
