@@ -13,7 +13,7 @@ import msgspec
 
 from assistant import config as settings
 from assistant.bench.output import say_aside
-from assistant.daemon import stage_spec
+from assistant.daemon_stages import stage_spec
 from assistant.errors import ModelMissing, UsageError
 from assistant.messages import Stage
 from assistant.model_store import manifest as manifests

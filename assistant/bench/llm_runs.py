@@ -6,6 +6,7 @@ the kernel milliseconds, which the worker would lose.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import time
@@ -20,7 +21,7 @@ from assistant import paths
 from assistant.bench.observer import Repeating
 from assistant.errors import BadText, EngineFailed, UsageError
 from assistant.memory_orchestrator.probe import MIB, Probe, Usage
-from assistant.messages import LlmDelta, LlmDone, LlmRequest, Progress, Sampling, Stage, Turn
+from assistant.messages import LlmDelta, LlmRequest, Progress, Sampling, Stage, Turn
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.process import Worker
 from assistant.stages.registry import engine_path
@@ -28,6 +29,8 @@ from assistant.stages.supervisor import StageSpec
 
 TEXT = "benchmark.txt"
 """Some 640 tokens of English, written for this purpose."""
+_LONGEST_TOKEN = 64
+"""Characters: more of them for each token that is wanted, and something is wrong."""
 _LOOK_S = 0.01
 _LOOK_SHARE = 3
 """Looking may take a third of the time, however long a look takes."""
@@ -89,18 +92,19 @@ async def once(
     watched: bool = False,
     loaded: Callable[[int], None] = lambda pid: None,
     token: Callable[[int, int], None] = lambda pid, number: None,
+    patience_s: float = math.inf,
 ) -> Answered:
     """`loaded` is called with the worker's process id before the request goes out, `token` with it and the number of
-    the token after each one. Raises what the worker raises."""
+    the token after each one. No more tokens are wanted `patience_s` after the first. Raises what the worker raises."""
     worker = Worker(Stage.LLM, server)
     try:
         await worker.prepare(engine_path(spec.stage, spec.engine), spec.start_timeout_s, spec.placement)
         _, load_ms = await worker.load(spec.engine_config(spec.threads), spec.start_deadline_s)
         loaded(worker.pid)
         if not watched:
-            return await _asked(worker, spec, request, load_ms, token)
+            return await _asked(worker, spec, request, load_ms, token, patience_s)
         with PeakLog((worker.pid, server.pid)) as log:
-            answered = await _asked(worker, spec, request, load_ms, token)
+            answered = await _asked(worker, spec, request, load_ms, token, patience_s)
         log.look()
         return msgspec.structs.replace(answered, peak=log.peak, kv_mapped=mapped(worker.pid, _KV_FILE)["Pss"])
     finally:
@@ -108,26 +112,30 @@ async def once(
 
 
 async def _asked(
-    worker: Worker, spec: StageSpec, request: LlmRequest, load_ms: float, token: Callable[[int, int], None]
+    worker: Worker,
+    spec: StageSpec,
+    request: LlmRequest,
+    load_ms: float,
+    token: Callable[[int, int], None],
+    patience_s: float,
 ) -> Answered:
-    asked, prefilled, at = time.perf_counter(), False, list[float]()
-    done: LlmDone | None = None
+    asked, prompt, prefilled, at = time.perf_counter(), 0, False, list[float]()
     async with aclosing(worker.run(request, spec.step_timeout_s)) as outputs:
         async for out in outputs:
-            if isinstance(out, LlmDone):
-                done = out
-            elif not prefilled and isinstance(out, Progress):
-                prefilled = out.done >= out.total
-            elif not isinstance(out, LlmDelta) or out.tokens:  # what is flushed at the end is no token
+            if not prefilled and isinstance(out, Progress):
+                prompt, prefilled = out.total, out.done >= out.total
+            elif isinstance(out, Progress) or (isinstance(out, LlmDelta) and out.tokens):
                 at.append(time.perf_counter())
                 token(worker.pid, len(at))
-    if done is None or not at:
+                if at[-1] - at[0] > patience_s:
+                    break
+    if not at:
         raise EngineFailed("the model ended its answer before the first token; give another prompt length")
     return Answered(
         load_ms=load_ms,
         first_token_ms=(at[0] - asked) * 1000,
         decode_tps=(len(at) - 1) / (at[-1] - at[0]) if len(at) > 1 else 0.0,
-        prompt_tokens=done.prompt_tokens,
+        prompt_tokens=prompt,
         new_tokens=len(at),
     )
 
@@ -149,7 +157,7 @@ async def fitted(spec: StageSpec, server: ForkServer, tokens: int, before: str =
         low, high = 1, 2
         if (least := await length(low)) > tokens:
             raise UsageError(f"the model's chat format alone takes {least} tokens; ask for a prompt of as many or more")
-        while await length(high) <= tokens:
+        while high <= tokens * _LONGEST_TOKEN and await length(high) <= tokens:
             low, high = high, high * 2
         while high - low > 1:
             middle = (low + high) // 2
