@@ -9,7 +9,7 @@ import pytest
 
 from assistant.api import wire
 from assistant.api.queries import MAX_WAITING, Job, Queries, QueryEvents
-from assistant.errors import BusyNow, Cancelled
+from assistant.errors import BusyNow, Cancelled, UsageError
 from tests.api.backend import Backend
 
 
@@ -100,6 +100,55 @@ def test_queries_are_answered_one_after_another_and_too_many_are_refused() -> No
         assert all(isinstance(caller.last, wire.Report) for caller in callers)
 
     asyncio.run(scenario())
+
+
+def test_the_more_urgent_goes_first_and_never_before_its_own_conversation() -> None:
+    async def scenario() -> None:
+        events = QueryEvents()
+        backend = Backend(events)
+        queries = Queries(backend.answer, events)
+        running = Caller("wait", urgency="background")
+        queries.submit(running.job)
+        await asyncio.sleep(0.01)
+        later = Caller("1 background", urgency="background")
+        normal = Caller("2 normal", conversation="c")
+        urgent = Caller("3 critical", urgency="critical")
+        same = Caller("4 critical of c", urgency="critical", conversation="c")
+        for caller in (later, normal, urgent, same):
+            queries.submit(caller.job)
+        assert [caller.replies[0].ahead for caller in (later, normal, urgent, same)] == [1, 1, 1, 3]
+        backend.go.set()
+        await until_idle(queries)
+        assert backend.order == ["wait", "3 critical", "2 normal", "4 critical of c", "1 background"]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("ask", "code", "words"),
+    [
+        ({"urgency": "urgent"}, "bad-urgency", "critical, normal, background"),
+        ({"urgency": ""}, "bad-urgency", "critical, normal, background"),
+        ({"conversation": ""}, "bad-conversation", "1 to 64"),
+        ({"conversation": "a b"}, "bad-conversation", "A-Z"),
+        ({"conversation": "x" * 65}, "bad-conversation", "A-Z"),
+        ({"conversation": "k\u00fcche \udc80"}, "bad-conversation", r"k\xfcche \udc80"),
+    ],
+)
+def test_what_is_no_conversation_or_urgency_is_refused_by_its_own_code(
+    ask: dict[str, Any], code: str, words: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        Caller("hello", **ask)
+    assert caught.value.code == code
+    assert words in caught.value.message
+
+
+def test_conversation_and_urgency_reach_the_query() -> None:
+    query = Caller("hello", conversation="Kitchen.2_a:b-c", urgency="background", stream=False).job.query
+    assert (query.conversation, query.urgency, query.sink_waits) == ("Kitchen.2_a:b-c", "background", True)
+    plain = Caller("hello").job.query
+    assert (plain.conversation, plain.urgency, plain.sink_waits) == ("", "normal", False)
 
 
 def test_the_retry_hint_learns_from_the_last_queries() -> None:

@@ -37,6 +37,20 @@ def test_a_query_goes_there_and_its_answer_comes_back(folder: Path) -> None:
     serve(folder, scenario)
 
 
+def test_a_bad_conversation_or_urgency_is_answered_and_nothing_is_asked(folder: Path) -> None:
+    async def scenario(backend: Backend) -> None:
+        with Raw(folder, "command") as raw:
+            for data, code in (({"conversation": "a b"}, "bad-conversation"), ({"urgency": "now"}, "bad-urgency")):
+                raw.send(header("ask", {"text": "hello", **data}))
+                reply = await asyncio.to_thread(raw.reply)
+                assert reply is not None
+                assert (reply["type"], reply["parent"]) == ("error", "i")
+                assert (reply["data"]["code"], reply["data"]["exit_code"]) == (code, 2)
+        assert backend.order == []
+
+    serve(folder, scenario)
+
+
 def test_load_unload_status_and_ping(folder: Path) -> None:
     def talk(client: Client) -> None:
         assert client.ping().version

@@ -25,6 +25,7 @@ def header(**fields: Any) -> bytes:
     "command",
     [
         wire.Ask(text="What time is it? 🕐", speech=True, stream=False, age_ms=12.5),
+        wire.Ask(text="And now?", conversation="kitchen", urgency="critical"),
         wire.Load(stage=Stage.LLM, keep_alive_s=-1),
         wire.Unload(stage=Stage.TTS),
         wire.Ping(),
@@ -32,7 +33,7 @@ def header(**fields: Any) -> bytes:
         wire.Cancel(query_id="abc"),
         wire.Shutdown(),
     ],
-    ids=lambda command: type(command).__name__,
+    ids=repr,
 )
 def test_commands_cross_the_wire_unchanged(command: Any) -> None:
     received = wire.decode(wire.encode(command, id="7"), ALL)
@@ -87,6 +88,8 @@ def test_the_smallest_command_has_defaults_for_everything_else() -> None:
         ([header(data={"text": "a", "volume": 3})], "unknown-field", "volume"),
         ([header(data={"text": 5})], "bad-message", "text"),
         ([header(data={"text": "a", "age_ms": -1})], "bad-message", "age_ms"),
+        ([header(data={"text": "a", "conversation": 5})], "bad-message", "conversation"),
+        ([header(data={"text": "a", "urgency": None})], "bad-message", "urgency"),
         ([header(type="load", data={"stage": "llm", "keep_alive_s": 1e300})], "bad-message", "keep_alive_s"),
         ([header(data=[])], "bad-message", "object"),
         ([header(type="load", data={"stage": "kaldi"})], "bad-message", "kaldi"),
