@@ -64,8 +64,14 @@ def checked_bits(bits: int | None) -> Bits | None:
 
 
 def default_skip(layers: int) -> list[int]:
-    """A quarter of the layers, spread evenly over those that are not vital; none for a small model."""
+    """A quarter of the layers, in one run in the middle; none for a small model.
+
+    One run, because a layer copes with the output of a layer a little below it, and a gap here and there makes it cope
+    everywhere: with 7 of the embedded model's 30 layers left out, perplexity on a text rises from 20 to 40 for the run
+    in the middle, to 277 for every third layer, to 804 for a run towards the end.
+    """
     if layers < LEAST_LAYERS:
         return []
-    wanted, first, last = layers // 4, VITAL, layers - VITAL - 1
-    return sorted({round(first + (last - first) * (i + 1) / (wanted + 1)) for i in range(wanted)})
+    wanted = layers // 4
+    first = (layers - wanted + 1) // 2
+    return list(range(first, first + wanted))

@@ -10,6 +10,7 @@ heads (Qwen3): Henry et al. 2020, with RMSNorm.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -32,10 +33,11 @@ def _softmax(scores: Floats) -> Floats:
 class NumpyLlm(Closing):
     """Holds all weights as float32: four bytes per parameter. One conversation at a time."""
 
-    def __init__(self, gguf: Path) -> None:
-        """Raises `ModelMissing`, `ModelDamaged`, `ModelUnsupported`."""
+    def __init__(self, gguf: Path, skip: Collection[int] = ()) -> None:
+        """`skip`: layers to leave out. Raises `ModelMissing`, `ModelDamaged`, `ModelUnsupported`."""
         self._file = GgufFile(gguf)
         self.shape = read_shape(self._file)
+        self._layers = [layer for layer in range(self.shape.layers) if layer not in skip]
         self._weights: dict[str, Floats] = {}
         self._keys: list[Floats] = []
         self._values: list[Floats] = []
@@ -48,7 +50,7 @@ class NumpyLlm(Closing):
     @property
     def position(self) -> int:
         """Tokens in the key-value cache."""
-        return len(self._keys[0])
+        return len(self._keys[self._layers[0]])
 
     def reset(self) -> None:
         """Forgets the conversation."""
@@ -60,7 +62,7 @@ class NumpyLlm(Closing):
         """Appends tokens to the conversation; logits after each of them, float32 [len(ids), vocab]."""
         rotation = self._rotation(len(ids))
         hidden = self._words(ids)
-        for layer in range(self.shape.layers):
+        for layer in self._layers:
             pre = f"blk.{layer}"
             hidden = hidden + self._attention(layer, self._norm(hidden, f"{pre}.attn_norm"), rotation)
             normed = self._norm(hidden, f"{pre}.ffn_norm")

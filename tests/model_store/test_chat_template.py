@@ -61,6 +61,33 @@ GOOD = {
         "{% for m in messages %}\n    {{ '<' + m['role'] + '>' + m['content'] + '<end>' }}\n    {% endfor %}\n"
         "{% if add_generation_prompt %}\n    {{ '<assistant>' }}\n{% endif %}"
     ),
+    "in the manner of Llama 3.2": (
+        "{{- bos_token }}\n"
+        "{%- if not today is defined %}\n    {%- if strftime_now is defined %}\n"
+        "        {%- set today = strftime_now('%d %b %Y') %}\n"
+        "    {%- else %}\n        {%- set today = '1 Jan 2024' %}\n    {%- endif %}\n{%- endif %}\n"
+        "{%- if messages[0]['role'] == 'system' %}\n"
+        "    {%- set orders = messages[0]['content'] | trim %}\n    {%- set messages = messages[1:] %}\n"
+        "{%- else %}\n    {%- set orders = '' %}\n{%- endif %}\n"
+        "{{- '<system>' + 'Today: ' + today + '\\n\\n' + orders + '<end>' }}\n"
+        "{%- for message in messages %}\n    {%- if not (message.role == 'tool' or 'tool_calls' in message) %}\n"
+        "        {{- '<' + message['role'] + '>\\n\\n' + message['content'] | trim + '<end>' }}\n"
+        "    {%- endif %}\n{%- endfor %}\n"
+        "{%- if add_generation_prompt %}\n    {{- '<assistant>\\n\\n' }}\n{%- endif %}"
+    ),
+    "in the manner of Qwen 3": (
+        "{%- set ns = namespace(last=messages|length - 1) %}\n"
+        "{%- for message in messages[::-1] %}\n    {%- set at = (messages|length - 1) - loop.index0 %}\n"
+        "    {%- if message.role == 'user' and not(message.content.startswith('<result>')) %}\n"
+        "        {%- set ns.last = at %}\n    {%- endif %}\n{%- endfor %}\n"
+        "{%- for message in messages %}\n    {%- set said = message.content %}\n"
+        "    {%- if '</think>' in said %}\n"
+        "        {%- set said = said.split('</think>')[-1].lstrip('\\n') %}\n    {%- endif %}\n"
+        "    {{- '<' + message.role + '>\\n' + said + '<end>\\n' }}\n{%- endfor %}\n"
+        "{%- if add_generation_prompt %}\n    {{- '<assistant>\\n' }}\n"
+        "    {%- if thinking is defined and thinking is false %}\n        {{- '<think>\\n\\n</think>\\n\\n' }}\n"
+        "    {%- endif %}\n{%- endif %}"
+    ),
     "instructions with the last question": (
         "{% set ns = namespace(s='') %}"
         "{% for m in messages %}"

@@ -116,6 +116,45 @@ def test_plain_floats_are_requantised_and_said_so(form: str, tmp_path: Path) -> 
     assert difference(gguf, model) < 2e-5
 
 
+def four_bit_floats(tensor: Tensor) -> Tensor:
+    """A matrix of plain floats that 4 bits hold exactly: 16 levels, of which the first and the last are in use."""
+    rng = np.random.default_rng(tensor.rows)
+    levels = rng.integers(0, 16, (tensor.rows, tensor.columns // 32, 32))
+    levels[:, :, 0], levels[:, :, 1] = 0, 15
+    values = ((levels - 7) * 2.0**-7).astype("<f4").reshape(tensor.rows, -1)
+    return Tensor(tensor.name, "F32", tensor.rows, tensor.columns, values.tobytes())
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("tied", [True, False])
+def test_every_matrix_in_four_bits(tied: bool, tmp_path: Path) -> None:
+    """The word table and a tied head are one block of 4 bits, which the logits prove."""
+    tiny = Tiny(weights="F32", tied=tied)
+    tensors = [t if t.data is not None else four_bit_floats(t) for t in model_tensors(tiny, tiny_bpe.vocab_size())]
+    gguf = write(tmp_path / "tiny.gguf", model_metadata(tiny, tiny_bpe.metadata()), tensors)
+    model, report = converted(gguf, bits=4)
+    assert (report.bits, len(report.requantised)) == (4, 15 if tied else 16)
+    assert "token_embd.weight (F32 to 4 bits)" in report.requantised
+    assert config_of(model)["tie_embeddings"]["quant_bit"] == 4
+    assert difference(gguf, model) < 2e-5
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("form", ["Q4_0", "Q4_1", "Q4_K", "Q5_1"])
+def test_every_matrix_in_eight_bits_is_the_same_model(form: str, tmp_path: Path) -> None:
+    gguf = tiny_model(tmp_path, weights=form)
+    model, report = converted(gguf, bits=8)
+    assert (report.bits, report.requantised) == (8, [])
+    assert config_of(model)["tie_embeddings"]["quant_bit"] == 8
+    assert difference(gguf, model) < 2e-5
+
+
+def test_in_four_bits_only_the_wider_head_of_a_mixed_model_changes(tmp_path: Path) -> None:
+    gguf = tiny_model(tmp_path, layers=1, weights="Q4_1", head="Q8_0")
+    _, report = converted(gguf, bits=4)
+    assert report.requantised == ["token_embd.weight (Q8_0 to 4 bits)"]
+
+
 def test_the_report_and_the_directory(tmp_path: Path) -> None:
     gguf = tiny_model(tmp_path, layers=1)
     told: list[tuple[int, int]] = []
@@ -184,6 +223,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[AssistantError], str]] = {
     "token types": ({"tokenizer.ggml.token_type": [1, 1]}, ModelDamaged, "token_type"),
     "end token": ({"tokenizer.ggml.eos_token_id": 1 << 20}, ModelDamaged, "eos"),
     "merges": ({"tokenizer.ggml.merges": ["nobody knows"]}, ModelDamaged, "merge 0"),
+    "no head norms": ({"general.architecture": "qwen3"}, ModelDamaged, "qwen3"),
     "no tokens": ({"tokenizer.ggml.tokens": 5}, ModelDamaged, "vocabulary"),
 }
 

@@ -133,3 +133,69 @@ def test_unpermute_undoes_llamas_order_of_rows() -> None:
     stored = rows.reshape(2, 2, 4, 1).swapaxes(1, 2).reshape(16, 1)
     assert stored[:4, 0].tolist() == [0, 4, 1, 5]
     assert (unpermute(stored, 8) == rows).all()
+
+
+@pytest.mark.parametrize("form", QUANTISED)
+def test_four_bits_are_the_same_weights_in_eight(form: str) -> None:
+    raw = rows_of(form)
+    packing = packing_of(form, 512, 8)
+    assert packing is not None
+    assert (packing.bits, packing.block) == (8, 32)
+    assert packing.exact == (form != "Q6_K"), "its blocks of 16 are the only ones that do not fit"
+    values, found = dequantise(raw, form), unpacked(*repack(raw, form, packing), packing)
+    near = {"rtol": 1e-5, "atol": 1e-6} if packing.exact else {"rtol": 0, "atol": np.abs(values).max() / 127}
+    np.testing.assert_allclose(found, values, **near)
+
+
+@pytest.mark.parametrize("form", NAMES)
+def test_in_four_bits_only_what_has_more_is_changed(form: str) -> None:
+    packing = packing_of(form, 512, 4)
+    assert packing is not None
+    assert (packing.bits, packing.block) == (4, 32)
+    assert packing.exact == form.startswith("Q4")
+    assert packing.exact or packing.asymmetric
+
+
+def test_what_sixteen_levels_can_say_is_said_exactly() -> None:
+    rng = np.random.default_rng(0)
+    levels = rng.integers(0, 16, (6, 4, 32))
+    levels[..., 0], levels[..., 1] = 0, 15
+    values = (levels * 2.0**-5 - rng.integers(0, 16, (6, 4, 1)) * 2.0**-4).reshape(6, -1).astype("<f4")
+    found = in_four_bits(values)
+    np.testing.assert_allclose(found, values, atol=1e-6)
+
+
+def in_four_bits(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    packing = packing_of("F32", values.shape[1], 4)
+    assert packing is not None
+    return unpacked(*repack(values.view(np.uint8).reshape(len(values), -1), "F32", packing), packing)
+
+
+def test_four_bits_are_placed_better_than_by_the_range_alone() -> None:
+    values = np.random.default_rng(1).standard_normal((512, 256)).astype("<f4")
+    blocks = values.reshape(-1, 32)
+    least = blocks.min(axis=1, keepdims=True)
+    step = (blocks.max(axis=1, keepdims=True) - least) / 15
+    plain = np.square(np.rint((blocks - least) / step) * step + least - blocks).sum()
+    assert np.square(in_four_bits(values) - values).sum() < 0.87 * plain
+
+
+@pytest.mark.parametrize("value", [0.0, -0.25, 3e4])
+def test_a_block_of_one_value_keeps_it_in_four_bits(value: float) -> None:
+    found = in_four_bits(np.full((2, 64), value, "<f4"))
+    np.testing.assert_allclose(found, value, rtol=1e-6)
+
+
+def test_a_weight_that_is_no_number_is_seen_in_the_scales() -> None:
+    values = np.zeros((1, 64), "<f4")
+    values[0, 40] = np.nan
+    packing = packing_of("F32", 64, 4)
+    assert packing is not None
+    _, alphas = repack(values.view(np.uint8).reshape(1, -1), "F32", packing)
+    assert np.isfinite(alphas[0, :2]).all()
+    assert not np.isfinite(alphas[0, 2:]).all()
+
+
+def test_a_slab_is_a_matter_of_memory_alone() -> None:
+    values = np.random.default_rng(2).standard_normal((40, 2048)).astype("<f4")  # several slabs, the last one short
+    np.testing.assert_array_equal(in_four_bits(values)[7], in_four_bits(values[7:8])[0])
