@@ -6,7 +6,9 @@ become another one. Starts nothing.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,13 +37,13 @@ _BITS = ("-w4", "-w8")
 REPLACED = "model-replaced"
 """The code of an engine whose files have become others under it."""
 
-_Stamp = tuple[int, int, int]
+_Stamp = tuple[tuple[str, int, int, int], ...]
+"""Of a model's files: path, inode, time of change, size. Empty = there are none."""
 
 
 @dataclass(slots=True)
 class _Known:
-    stamp: _Stamp | None
-    """Of the manifest: a model that was installed anew has another one. None = there is no manifest."""
+    stamp: _Stamp
     spec: StageSpec | None
     """None: it cannot be used, which was said."""
 
@@ -56,12 +58,17 @@ class Stages:
         self._config, self._store = config, store
         self._make, self._level = make, level
         self._known: dict[tuple[Stage, str], _Known] = {}
-        self._made: dict[tuple[Stage, str, tuple[int, ...]], Supervisor] = {}
+        self._made: dict[tuple[Stage, str, tuple[int, ...]], tuple[StageSpec, Supervisor]] = {}
 
     def __call__(self, stage: Stage) -> Supervisor:
         """Raises `ModelError` when the stage's model cannot be used."""
         spec = self._spec(stage, self._config)
-        return self._supervisor(self._pressed(spec) if stage is Stage.LLM else spec)
+        spec, cpus = self._pressed(spec) if stage is Stage.LLM else (spec, spec.placement.cpus)
+        made = self._made.get((stage, spec.model, cpus))
+        if made is None or made[0] is not spec:
+            placed = replace(spec, placement=msgspec.structs.replace(spec.placement, cpus=cpus))
+            made = self._made[stage, spec.model, cpus] = spec, self._make(placed)
+        return made[1]
 
     def forget(self, stage: Stage) -> None:
         """Its models are looked at anew, and its worker goes when somebody needs the stage."""
@@ -71,15 +78,16 @@ class Stages:
             del self._made[made]
 
     def check_small(self) -> None:
-        """Says now what is wrong with `stages.llm.small_model`, not when the machine is pressed already."""
+        """Says now what is wrong with `stages.llm.small_model`, not when the machine is pressed already. Raises
+        `UsageError` for what is no model of this stage."""
         self._small()
 
     # --- the LLM under pressure -------------------------------------------------------------------------------------
-    def _pressed(self, own: StageSpec) -> StageSpec:
-        """Of another model, or on fewer cores, when the level asks for it."""
+    def _pressed(self, own: StageSpec) -> tuple[StageSpec, tuple[int, ...]]:
+        """Another model, or fewer CPUs, when the level asks for it."""
         level, llm = self._level(), self._config.stages.llm
         if level == "normal":
-            return own
+            return own, own.placement.cpus
         small, w4 = self._small(), self._w4(own)
         configured = Configured(
             prefill_chunk=llm.prefill_chunk,
@@ -89,8 +97,7 @@ class Stages:
         )
         # of every urgency the same: see `elastic`
         wanted = effort("normal", level, configured, Available(small=small is not None, w4=w4 is not None))
-        spec = {"small": small, "w4": w4, "configured": own}[wanted.model] or own
-        return replace(spec, placement=msgspec.structs.replace(own.placement, cpus=wanted.cpus))
+        return {"small": small, "w4": w4, "configured": own}[wanted.model] or own, wanted.cpus
 
     def _small(self) -> StageSpec | None:
         name = self._config.stages.llm.small_model
@@ -99,11 +106,14 @@ class Stages:
     def _w4(self, own: StageSpec) -> StageSpec | None:
         """The same model with 4-bit weights, when it is installed and smaller."""
         base = own.model[:-3] if own.model.endswith(_BITS) else own.model
-        if base + "-w4" == own.model or self._stamp(base + "-w4") is None:
+        if base + "-w4" == own.model or not self._stamp(base + "-w4"):
             return None
-        found = self._other(base + "-w4", "the variant with 4-bit weights")
-        alike = found is not None and found.kv_bytes == own.kv_bytes
-        return found if found is not None and alike and found.weight_bytes < own.weight_bytes else None
+        found = None
+        with contextlib.suppress(UsageError):  # somebody else's, by the same name
+            found = self._other(base + "-w4", "the variant with 4-bit weights")
+        if found is None or found.kv_bytes != own.kv_bytes:
+            return None
+        return found if found.weight_bytes < own.weight_bytes else None
 
     def _other(self, name: str, what: str) -> StageSpec | None:
         """None for one that cannot be used."""
@@ -114,43 +124,40 @@ class Stages:
         stages = msgspec.structs.replace(self._config.stages, llm=llm)
         try:
             return self._spec(Stage.LLM, msgspec.structs.replace(self._config, stages=stages))
-        except (ModelError, UsageError) as error:
+        except ModelError as error:
             log.warning("%s: %s; it is not used", what, error.message)
             self._known[Stage.LLM, name] = _Known(stamp, None)
             return None
 
     # --- models that are replaced -----------------------------------------------------------------------------------
     def _spec(self, stage: Stage, config: Config) -> StageSpec:
-        """Made again when the installed model is another one than before; the same one otherwise."""
+        """Made again when a file of the installed model is another one than before; the same one otherwise."""
         name: str = getattr(config.stage(stage), "model", "")
-        stamp, known = self._stamp(name) if name else (0, 0, 0), self._known.get((stage, name))
-        if known is not None and known.spec is not None and stamp is not None and known.stamp == stamp:
+        stamp, known = self._stamp(name) if name else (), self._known.get((stage, name))
+        if known is not None and known.spec is not None and known.stamp == stamp and (stamp or not name):
             return known.spec
         spec = stage_spec(stage, config, self._store)
-        if known is not None and known.spec is not None and _same(known.spec, spec):
+        # only its manifest is another one: the store notes new times in it
+        if known is not None and known.spec is not None and _weights(known.stamp) == _weights(stamp):
             spec = known.spec
         # read before the spec was made: what is replaced meanwhile is noticed the next time
         self._known[stage, name] = _Known(stamp, spec)
         return spec
 
-    def _stamp(self, name: str) -> _Stamp | None:
-        try:
-            found = (self._store.path(name) / manifest.FILE_NAME).stat()
-        except (OSError, UsageError):
-            return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
-
-    def _supervisor(self, spec: StageSpec) -> Supervisor:
-        key = spec.stage, spec.model, spec.placement.cpus
-        made = self._made.get(key)
-        if made is None or not _same(made.spec, spec):
-            made = self._made[key] = self._make(spec)
-        return made
+    def _stamp(self, name: str) -> _Stamp:
+        """Takes a tenth of a millisecond."""
+        found = []
+        with contextlib.suppress(OSError, UsageError):
+            for folder, _, files in os.walk(self._store.path(name)):
+                for file in files:
+                    path = os.path.join(folder, file)
+                    stat = os.stat(path)
+                    found.append((path, stat.st_ino, stat.st_mtime_ns, stat.st_size))
+        return tuple(sorted(found))
 
 
-def _same(one: StageSpec, other: StageSpec) -> bool:
-    """Whether a worker of the one serves the other: the settings do not change while we run."""
-    return (one.digest, one.model_dir, one.weight_bytes) == (other.digest, other.model_dir, other.weight_bytes)
+def _weights(stamp: _Stamp) -> _Stamp:
+    return tuple(one for one in stamp if os.path.basename(one[0]) != manifest.FILE_NAME)
 
 
 def has_emergency_graph(supervisor: Supervisor) -> bool:

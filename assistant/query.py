@@ -78,7 +78,7 @@ def checked_conversation(name: str) -> str:
     """Raises `UsageError` code "bad-conversation" for what is no name of a conversation."""
     if not _CONVERSATION.fullmatch(name):
         raise UsageError(
-            f"a conversation is named with 1 to 64 of the characters A-Z a-z 0-9 . _ : -; {ascii(name[:80])} is no name",
+            f"a conversation is named with 1 to 64 of the characters A-Z a-z 0-9 . _ : -; {name[:80]!a} is no name",
             code="bad-conversation",
         )
     return name
@@ -90,6 +90,6 @@ def checked_urgency(text: str) -> Urgency:
         if text == urgency:
             return urgency
     raise UsageError(
-        f"the urgency is {ascii(text[:80])}; choose one of: {', '.join(URGENCIES)}",
+        f"the urgency is {text[:80]!a}; choose one of: {', '.join(URGENCIES)}",
         code="bad-urgency",
     )
