@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from tests.model_store import tiny_bpe
 from tests.model_store.publishers import pip_environment
 from tests.model_store.shop import World, world
+from tests.model_store.tiny_gguf import Tiny, write_model
 
 _ROOT = Path(__file__).parents[1]
 
@@ -169,7 +171,11 @@ def test_one_failure_does_not_keep_the_others_away(checkout: Checkout) -> None:
         (["convert", "voice"], 6, "not on this disk"),
         (["convert", "x.gguf"], 2, "--name"),
         (["convert", "x.gguf", "--name", "x"], 2, "no such file"),
-        (["convert", "voice", "--name", "x"], 2, "--name is for"),
+        (["convert", "voice", "--name", "x"], 2, "are for a GGUF file"),
+        (["convert", "voice", "--bits", "4"], 2, "are for a GGUF file"),
+        (["convert", "x.gguf", "--name", "x", "--bits", "5"], 2, "4 or 8"),
+        (["synth", "--shape", "gpt-5"], 2, "known are qwen1.5-1.8b"),
+        (["synth", "--shape", "smollm2-135m", "--name", "voice"], 2, "of the catalog"),
     ],
 )
 def test_bad_requests_get_one_sentence_and_their_code(
@@ -200,3 +206,24 @@ def test_help_loads_no_engine_and_nothing_heavy() -> None:
     heavy = {"numpy", "MNN", "vosk", "ctranslate2", "piper", "onnxruntime", "onnx", "urllib.request", "zipfile", "zmq"}
     assert not heavy & set(loaded.split())
     assert "assistant.cli_models" in loaded.split()
+
+
+@pytest.mark.engine
+def test_a_model_of_random_weights_from_the_command_line(checkout: Checkout) -> None:
+    found = checkout.json("synth", "--shape", "smollm2-135m", "--name", "mine")
+    assert (found["name"], found["shape"]["layers"]) == ("mine", 30)
+    assert Path(found["path"], "llm.emergency.mnn").is_file()
+    assert "ready" in checkout.run("synth", "--shape", "smollm2-135m", "--name", "mine").stderr
+    rows = {row["name"]: row for row in checkout.json("list")["models"]}
+    assert rows["mine"]["description"] == "random weights in the shape of smollm2-135m"
+    assert checkout.json("rm", "mine")["removed"][0]["bytes"] > 70e6
+
+
+@pytest.mark.engine
+def test_bits_of_ones_own_model(checkout: Checkout) -> None:
+    gguf = write_model(checkout.root / "mine.gguf", Tiny(layers=1, weights="Q8_0"), tiny_bpe.metadata())
+    found = checkout.json("convert", str(gguf), "--name", "mine", "--bits", "4")
+    assert len(found["requantised"]) == 8
+    assert "blk.0.attn_q.weight (Q8_0 to 4 bits)" in found["requantised"]
+    assert checkout.json("rm", "mine")["removed"][0]["name"] == "mine"
+    assert "8 tensors requantised: " in checkout.run("convert", str(gguf), "--name", "mine", "--bits=4").stderr

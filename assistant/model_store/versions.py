@@ -6,7 +6,7 @@ here whenever that converter writes something different for the same source.
 
 from __future__ import annotations
 
-GGUF_CONVERTER = "gguf-3"
+GGUF_CONVERTER = "gguf-4"
 VOICE_CONVERTER = "voice-1"
 
 
