@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -73,3 +74,9 @@ def text_of(outputs: Iterable[StageOutput]) -> str:
 def done_of(outputs: list[StageOutput]) -> LlmDone:
     assert isinstance(outputs[-1], LlmDone)
     return outputs[-1]
+
+
+def copied(model: ModelInfo, path: Path) -> ModelInfo:
+    """The same model in files of its own."""
+    shutil.copytree(model.path, path)
+    return msgspec.structs.replace(model, path=path)
