@@ -82,7 +82,7 @@ def test_a_row_is_the_same_however_it_is_asked_for() -> None:
     for first, rows in ((0, 1), (3, 1900), (1999, 1), (1800, 64)):
         np.testing.assert_array_equal(source.read(tensor, first, rows), whole[first : first + rows])
     np.testing.assert_array_equal(SyntheticSource("x", SMALL).read(tensor), whole)
-    assert (whole[:1000] != whole[1000:]).mean() > 0.9
+    assert len({row.tobytes() for row in whole}) == 2000
     other = source.tensors["blk.0.ffn_up.weight"]
     assert (source.read(other, 0, 500) != whole[:500]).mean() > 0.9
 
