@@ -197,12 +197,16 @@ class MnnLlm:
         return slot, kept, logits
 
     def _slots_of(self, variant: LlmVariant) -> Slots:
-        if variant not in self._slots:
+        """One variant at a time has keys and values: the ledger has promised no more."""
+        if variant == "full":
+            self._slots.pop("emergency", None)
+        elif variant not in self._slots:
             graph = GRAPHS[variant]
             if not (self._config.model_dir / graph).is_file():
                 raise EngineFailed(
                     f"model {self._config.model!r} has no {variant} form; convert it again", code="no-such-variant"
                 )
+            self._slots["full"].shrink()
             self._slots[variant] = Slots([self._slot(open_slot(self._llm, graph))])
         return self._slots[variant]
 

@@ -76,6 +76,11 @@ class Slot:
         self._exact = min(self._exact, count)
         self._whole = True
 
+    def shrink(self) -> None:
+        """Forgets everything and gives its memory back; MNN does that when it begins anew, so that takes a token."""
+        self.keep(0)
+        self.forward([0], prompt=True)
+
     def forward(self, ids: list[int], *, prompt: bool) -> Logits:
         """Logits of the last position, float32 [vocabulary]. `prompt`: a piece of one, not one token more."""
         self._whole = False
@@ -100,6 +105,12 @@ class Slots:
     def __init__(self, slots: Sequence[Slot]) -> None:
         self._slots = list(slots)
         self._turns = itertools.count(1)
+
+    def shrink(self) -> None:
+        for slot in self._slots:
+            slot.conversation = ""
+            if slot.tokens:
+                slot.shrink()
 
     def take(self, conversation: str, prompt: Sequence[int]) -> tuple[Slot, int]:
         """The slot of this conversation, or the one whose loss costs least: nobody's before somebody's, the one that

@@ -16,7 +16,7 @@ from assistant import config, paths
 from assistant.audio.formats import read_audio
 from assistant.daemon_stages import stage_spec
 from assistant.memory_orchestrator.calibration import Calibration
-from assistant.memory_orchestrator.estimate import KV_POOL
+from assistant.memory_orchestrator.estimate import KV_POOL, slot_tokens
 from assistant.memory_orchestrator.ledger import LedgerWriter
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
 from assistant.memory_orchestrator.probe import MIB, Usage
@@ -88,7 +88,8 @@ def test_what_is_promised_after_one_run_is_what_the_next_takes(
                 promised = one.need()
                 for name in follow:
                     peak, tokens = await peak_of(memory, one, REQUESTS[name][1]())
-                    unused = max(0, spec.kv_bytes - tokens * spec.kv_token_bytes) * KV_POOL
+                    used = slot_tokens(tokens) * spec.kv_token_bytes if tokens else 0
+                    unused = max(0, spec.kv_bytes - used) * KV_POOL[spec.kv_home]
                     found.append((name, (promised.usage.total - unused) / MIB, peak.total / MIB))
         finally:
             await server.close()

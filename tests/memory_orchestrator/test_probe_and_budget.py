@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assistant.memory_orchestrator.budget import decide
-from assistant.memory_orchestrator.estimate import estimate, kv_bytes, without_kv
+from assistant.memory_orchestrator.estimate import estimate, kv_bytes, slot_tokens, without_kv
 from assistant.memory_orchestrator.probe import MIB, Machine, Probe, Usage
 
 
@@ -134,17 +134,26 @@ def test_a_measured_peak_replaces_the_guess_and_the_cache_of_keys_and_values_is_
     known = estimate("llm", "mnn", 100 * MIB, measured=Usage(anon=40 * MIB, file=140 * MIB))
     assert guess.usage.total > known.usage.total
     assert 180 * MIB <= known.usage.total <= 198 * MIB
-    with_kv = estimate("llm", "mnn", 100 * MIB, kv=45 * MIB, measured=Usage(anon=40 * MIB, file=140 * MIB))
-    assert with_kv.anon - known.anon > 2 * 45 * MIB
-    assert with_kv.kv == 45 * MIB
+    for home, anon, file in (("memory", 1.05, 0), ("disk", 0.05, 1), ("heap", 2.25, 0)):
+        with_kv = estimate("llm", "mnn", 100 * MIB, 45 * MIB, Usage(40 * MIB, 140 * MIB), home)  # type: ignore[arg-type]
+        assert with_kv.anon - known.anon == pytest.approx(anon * 45 * MIB, abs=2)
+        assert with_kv.file - known.file == file * 45 * MIB
+        assert with_kv.kv == 45 * MIB
+
+
+def test_room_for_keys_is_made_in_steps_ahead_of_the_tokens() -> None:
+    assert [slot_tokens(tokens) for tokens in (0, 1, 64, 512, 1000, 1024)] == [64, 128, 128, 576, 1088, 1088]
 
 
 def test_what_is_learned_is_free_of_the_keys_and_values_of_that_day() -> None:
-    short, long = Usage(34 * MIB, 137 * MIB), Usage(118 * MIB, 137 * MIB)
     token = 46080  # the embedded model's
-    learned = [without_kv(short, 56 * token), without_kv(long, 895 * token)]
-    assert all(26 * MIB < usage.anon < 34 * MIB for usage in learned)
-    assert without_kv(short, 10**9).anon == 0
+    short, long = Usage(33 * MIB, 137 * MIB, 5 * MIB), Usage(72 * MIB, 137 * MIB, 42 * MIB)
+    assert all(27 * MIB < without_kv(usage, 0).anon < 30 * MIB for usage in (short, long))
+    on_heap = Usage(118 * MIB, 137 * MIB)
+    assert 26 * MIB < without_kv(on_heap, 895 * token, "heap").anon < 34 * MIB
+    assert without_kv(on_heap, 10**9, "heap").anon == 0
+    on_disk = Usage(30 * MIB, 179 * MIB)
+    assert without_kv(on_disk, 960 * token, "disk").file == pytest.approx(137 * MIB, abs=MIB)
 
 
 @pytest.mark.parametrize(

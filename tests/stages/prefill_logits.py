@@ -44,9 +44,9 @@ def greedy(slot: Slot, logits: Logits, count: int) -> list[int]:
     return found
 
 
-def cuts(llm: Any, ids: list[int]) -> dict[str, Any]:
+def cuts(llm: Any, ids: list[int], step: int = 7) -> dict[str, Any]:
     slot, cases, different, largest = Slot(llm), 0, [], 0.0
-    for length in range(40, len(ids), 7):
+    for length in range(40, len(ids), step):
         whole = compute(slot, ids[:length], length)
         for chunk in (8, 24, 64):
             off = float(np.abs(compute(slot, ids[:length], chunk) - whole).max())
@@ -111,7 +111,9 @@ def main(model: str, cache: str, what: str, mode: str) -> None:
     folder = Path(cache)
     llm = open_model(Path(model), folder, 2, attention_mode=int(mode))
     ids = [int(token) for token in llm.tokenizer_encode(TEXT)]
-    found = {"cuts": cuts, "keeps": keeps, "slots": slots}[what](llm, ids)
+    found = {"cut": lambda llm, ids: cuts(llm, ids, len(ids)), "cuts": cuts, "keeps": keeps, "slots": slots}[what](
+        llm, ids
+    )
     sys.stdout.write("\n" + json.dumps(found) + "\n")
     sys.stdout.flush()
 

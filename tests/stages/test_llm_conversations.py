@@ -306,6 +306,18 @@ def test_the_emergency_form_is_faster_and_needs_little_more_memory(llm: ModelInf
     with_worker(llm, cache, test, kv_dir=kv)
 
 
+def test_one_variant_at_a_time_has_keys_and_values(llm: ModelInfo, cache: Path, kv: str) -> None:
+    async def test(worker: Any) -> None:
+        taken = []
+        for variant in ("full", "emergency", "full"):
+            await collect(worker, question(LONG, max_new_tokens=2, variant=variant))
+            taken.append(Probe().usage(worker.pid).shm / MIB)
+        assert taken[1] < taken[0] * 1.2
+        assert taken[2] == pytest.approx(taken[0], rel=0.02)
+
+    with_worker(llm, cache, test, kv_dir=kv)
+
+
 def test_a_model_without_an_emergency_form_says_so(llm: ModelInfo, cache: Path, tmp_path: Path) -> None:
     mine = copied(llm, tmp_path / "model")
     (mine.path / "llm.emergency.mnn").unlink()
