@@ -49,14 +49,18 @@ class Assistant:
         *,
         owner: str = "",
         store: ModelStore | None = None,
+        conversations: Conversations | None = None,
         emit: Emit = lambda name, data: None,
     ) -> None:
         """`owner` names the ledger: "daemon", or this process when empty, which then keeps nothing loaded for a next
-        query."""
+        query. `conversations`: what was said before; nothing by default."""
         self._config = config
         self._owner = owner or str(os.getpid())
         self._keep_alive_s = config.memory.keep_alive_s if owner else 0
         self._store = store or ModelStore.default()
+        self._conversations = (
+            Conversations(config.stages.llm.conversation_ttl_s) if conversations is None else conversations
+        )
         self._emit = emit
         self._server = ForkServer()
         self._calibration = Calibration(paths.state_dir() / "measured.json")
@@ -95,7 +99,7 @@ class Assistant:
             memory=self.memory,
             stages=self._stages,
             llm=_llm_settings(config),
-            conversations=Conversations(config.stages.llm.conversation_ttl_s),
+            conversations=self._conversations,
             emergency=has_emergency_graph,
             emit=self._emit,
         )
