@@ -25,7 +25,7 @@ from assistant.memory_orchestrator.ledger import LedgerReader, segment_name
 
 _LOOK_S = 0.02
 _STOP_S = 10.0
-_ENTER = 'echo $$ > "$0" && exec "$@"'
+ENTER = 'echo $$ > "$0" && exec "$@"'
 """A shell that moves itself into the cgroup of `$0` and becomes the daemon: no page is charged elsewhere."""
 
 
@@ -46,7 +46,7 @@ class OwnDaemon:
         for one in self._sets:
             command += ["--set", one]
         if self._procs is not None:
-            command = ["sh", "-c", _ENTER, str(self._procs), *command]
+            command = ["sh", "-c", ENTER, str(self._procs), *command]
         environment = {**os.environ, "XDG_RUNTIME_DIR": str(self._folder)}
         with open(self._folder / "log", "wb") as log:
             self.process = subprocess.Popen(

@@ -1,8 +1,8 @@
 """Which of MNN's attention modes keep the answer when a prompt comes in pieces. Section `attention`: why the settings
 refuse the others.
 
-Modes 9 and 10 keep 8-bit keys, scaled by the piece that came first; 0 and 8 keep numbers as they are. MNN computes eight
-tokens together, so prompts of a multiple of eight must agree to the bit; a ragged end is rounded in another way.
+Modes 9 and 10 keep 8-bit keys, scaled by the piece that came first; 0 and 8 keep numbers as they are. MNN computes
+eight tokens together, so prompts of a multiple of eight must agree to the bit; a ragged end is rounded in another way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from assistant.config_checks import ATTENTION_MODES
 MODES, PIECES = (8, 0, 9, 10), (32, 16, 8)
 NOISE = 1.0
 """Of logits that range over some thirty: the rounding of 8-bit activations stays below, wrong keys do not."""
-_STEPS, _CHARACTERS = 24, (240, 420, 700)
+_STEPS, _CHARACTERS = 16, (240, 420, 700)
 _ANY_CONTEXT, _ANY_CHUNK = 1024, 128
 
 
