@@ -16,7 +16,7 @@ from typing import Self
 from assistant import __version__, paths
 from assistant.config import Config
 from assistant.conversations import Conversations
-from assistant.daemon_stages import REPLACED, Stages, has_emergency_graph
+from assistant.daemon_stages import Stages, has_emergency_graph
 from assistant.errors import ModelError
 from assistant.memory_orchestrator.calibration import Calibration
 from assistant.memory_orchestrator.housekeeper import Housekeeper
@@ -132,10 +132,7 @@ class Assistant:
         self._tell_needs()
         self._running += 1
         try:
-            answer = await self._pipeline.answer(query)
-            if answer.error is not None and answer.error.code == REPLACED:
-                self._stages.forget(Stage(answer.error.stage or Stage.LLM))
-            return answer
+            return await self._pipeline.answer(query)
         finally:
             self._running -= 1
             self._answered += 1

@@ -34,8 +34,6 @@ log = logging.getLogger(__name__)
 
 _BITS = ("-w4", "-w8")
 """How the names of a model's variants with other bits end."""
-REPLACED = "model-replaced"
-"""The code of an engine whose files have become others under it."""
 
 _Stamp = tuple[tuple[str, int, int, int], ...]
 """Of a model's files: path, inode, time of change, size. Empty = there are none."""
@@ -69,13 +67,6 @@ class Stages:
             placed = replace(spec, placement=msgspec.structs.replace(spec.placement, cpus=cpus))
             made = self._made[stage, spec.model, cpus] = spec, self._make(placed)
         return made[1]
-
-    def forget(self, stage: Stage) -> None:
-        """Its models are looked at anew, and its worker goes when somebody needs the stage."""
-        for key in [key for key in self._known if key[0] is stage]:
-            del self._known[key]
-        for made in [made for made in self._made if made[0] is stage]:
-            del self._made[made]
 
     def check_small(self) -> None:
         """Says now what is wrong with `stages.llm.small_model`, not when the machine is pressed already. Raises
@@ -131,7 +122,8 @@ class Stages:
 
     # --- models that are replaced -----------------------------------------------------------------------------------
     def _spec(self, stage: Stage, config: Config) -> StageSpec:
-        """Made again when a file of the installed model is another one than before; the same one otherwise."""
+        """Made again when a file of the installed model is another one than before; the same one otherwise. An engine
+        that notices it by itself ("model-replaced") fails its query alone: the next one gets a new worker here."""
         name: str = getattr(config.stage(stage), "model", "")
         stamp, known = self._stamp(name) if name else (), self._known.get((stage, name))
         if known is not None and known.spec is not None and known.stamp == stamp and (stamp or not name):

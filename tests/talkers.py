@@ -20,8 +20,8 @@ RATE = 8000
 
 class Storyteller:
     """Writes what it is asked into the file `options["asked"]`, a line each. The last words of the user decide:
-    "tell" gives a story sentence by sentence, "fail" breaks off after two, "wait" thinks for `STEP_S` first,
-    "drop N" says that N turns had no room; others are repeated."""
+    "tell" gives a story sentence by sentence, "rush" without pauses, "fail" breaks off after two, "wait" thinks for
+    `STEP_S` first, "drop N" says that N turns had no room; others are repeated."""
 
     def __init__(self, config: EngineConfig) -> None:
         self._asked = Path(str(config.options["asked"]))
@@ -37,9 +37,9 @@ class Storyteller:
         if "wait" in said:
             yield Progress(done=0, total=1)
             time.sleep(STEP_S)
-        story = STORY[:2] if "fail" in said else STORY if "tell" in said else (f"You said {said}.",)
+        story = STORY[:2] if "fail" in said else STORY if "tell" in said or "rush" in said else (f"You said {said}.",)
         for number, sentence in enumerate(story):
-            if number:
+            if number and "rush" not in said:
                 time.sleep(STEP_S)
             yield LlmDelta(text=sentence, tokens=3)
         if "fail" in said:
@@ -54,7 +54,7 @@ class Storyteller:
 
 
 class Beeper:
-    """A tenth of a second per text, in two pieces."""
+    """A tenth of a second per text, in two pieces, made as fast as they are played."""
 
     def __init__(self, config: EngineConfig) -> None:
         self.info = EngineInfo(name="beeper", model=config.model, sample_rate=RATE)
@@ -65,6 +65,7 @@ class Beeper:
     def run(self, request: TtsRequest) -> Iterator[TtsAudio]:
         del request
         for _ in range(2):
+            time.sleep(0.05)
             yield TtsAudio(pcm=bytes(RATE // 10), sample_rate=RATE)
 
     def close(self) -> None:

@@ -131,11 +131,14 @@ def test_turns_that_the_context_had_no_room_for_are_not_sent_again(tmp_path: Pat
 
 
 # --- interruptions --------------------------------------------------------------------------------------------------
-def test_of_an_interrupted_answer_the_spoken_sentences_stay(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pace", ["tell", "rush"])
+def test_of_an_interrupted_answer_the_spoken_sentences_stay(tmp_path: Path, pace: str) -> None:
     async def test() -> None:
         async with house(tmp_path, conversations=Conversations()) as one:
-            await interrupted(one, "tell", Ear())
-            assert await remembered(one) == ["tell", HALF]
+            await interrupted(one, pace, Ear())
+            if pace == "rush":  # all of it was written
+                assert one.names().count("reply-delta") == len(STORY)
+            assert await remembered(one) == [pace, HALF]
 
     run(test)
 
