@@ -1,4 +1,4 @@
-"""The catalog: what models there are and where each of their files comes from. Imports `errors` and `messages`.
+"""The catalog: what models there are and where each of their files comes from. Imports `errors` and `choices`.
 
 Reads `models/catalog.toml` and checks it completely, so that the rest of the room may trust every path, size and
 digest in it. Never touches the network and never looks at installed models.

@@ -1,7 +1,7 @@
 """What a GGUF file of the llama or qwen family is: its shape, and that its tensors are what that shape demands.
 
-Imports `errors` and `gguf`. Everything that the converter cannot do is refused here, before a byte is written. Key and
-tensor names: the GGUF specification and llama.cpp's `gguf-py/gguf/constants.py`.
+Imports `errors` and `tensor_source`. Everything that the converter cannot do is refused here, before a byte is written.
+Key and tensor names: the GGUF specification and llama.cpp's `gguf-py/gguf/constants.py`.
 """
 
 from __future__ import annotations

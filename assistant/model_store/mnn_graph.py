@@ -203,6 +203,21 @@ def _rope_tables(graph: _Graph, shape: LlmShape, parts: GraphParts) -> None:
         graph.add("Concat", [f"{name}_half", f"{name}_half"], [f"rope_{name}"], "Axis", {"axis": -1})
 
 
+def _rope(shape: LlmShape, parts: GraphParts, pre: str) -> Json:
+    """The rotation of a layer's q and k, and before it the norm of each head where the model has one."""
+    main: Json = {
+        "rope_cut_head_dim": shape.head_dim,
+        "num_head": shape.heads,
+        "kv_num_head": shape.kv_heads,
+        "head_dim": shape.head_dim,
+    }
+    norm = {"axis": [-1], "epsilon": shape.norm_epsilon, "group": 1, "useRMSNorm": True}
+    for part in ("q", "k"):
+        if gamma := parts.head_norms.get(f"{pre}.attn_{part}_norm"):
+            main[f"{part}_norm"] = {**norm, "gamma": gamma}
+    return main
+
+
 def _layer(graph: _Graph, shape: LlmShape, parts: GraphParts, layer: int, hidden: str, delta: str) -> tuple[str, str]:
     """One decoder layer; returns the residual stream and what is still to be added to it."""
     at, pre = parts.matrices, f"blk.{layer}"
@@ -219,22 +234,7 @@ def _layer(graph: _Graph, shape: LlmShape, parts: GraphParts, layer: int, hidden
 
     hidden, n = normed("attn_norm", hidden, delta)
     q, k = linear("attn_q", n), linear("attn_k", n)
-    rope: Json = {
-        "rope_cut_head_dim": shape.head_dim,
-        "num_head": shape.heads,
-        "kv_num_head": shape.kv_heads,
-        "head_dim": shape.head_dim,
-    }
-    for part in ("q", "k"):
-        if gamma := parts.head_norms.get(f"{pre}.attn_{part}_norm"):
-            rope[f"{part}_norm"] = {
-                "axis": [-1],
-                "epsilon": shape.norm_epsilon,
-                "gamma": gamma,
-                "group": 1,
-                "useRMSNorm": True,
-            }
-    graph.add("RoPE", [q, k, "rope_cos", "rope_sin"], [f"{pre}.q", f"{pre}.k"], "RoPEParam", rope)
+    graph.add("RoPE", [q, k, "rope_cos", "rope_sin"], [f"{pre}.q", f"{pre}.k"], "RoPEParam", _rope(shape, parts, pre))
     v = linear("attn_v", n)
     attention = {
         "kv_cache": True,

@@ -20,6 +20,9 @@ from assistant.model_store import versions
 from assistant.model_store.catalog import ArchiveSource, Catalog, Entry, check_name, unknown_model
 from assistant.model_store.manifest import Manifest, Problem
 
+SYNTHETIC = "synth-"
+"""How the names of models of random weights begin, before that of their shape."""
+
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A model that was whole a moment ago."""
@@ -154,6 +157,9 @@ class ModelStore:
     def absent(self, name: str) -> AssistantError:
         """The error for a model that is not here: known to the catalog or not."""
         if self.catalog.find(name) is None:
+            if shape := name.removeprefix(SYNTHETIC) if name.startswith(SYNTHETIC) else "":
+                make = f"assistant models synth --shape {shape}"
+                return ModelMissing(f"Model {name!r} is not on this disk. It has random weights; make it with: {make}")
             return unknown_model(name, (*self.catalog.names, *self.installed()))
         return ModelMissing(f"Model {name!r} is not on this disk. Get it with: assistant models fetch {name}")
 

@@ -17,7 +17,7 @@ from assistant.model_store.installing import held, install
 from assistant.model_store.llm_shape import LlmShape
 from assistant.model_store.manifest import Manifest
 from assistant.model_store.progress import Progress, Silent
-from assistant.model_store.store import ModelStore, State
+from assistant.model_store.store import SYNTHETIC, ModelStore, State
 from assistant.model_store.synthetic_shapes import SHAPES, shape_of
 from assistant.model_store.workspace import need_space, workspace
 
@@ -25,7 +25,7 @@ __all__ = ["SHAPES", "default_name", "disk_bytes", "synthesise"]
 
 
 def default_name(shape_name: str) -> str:
-    return f"synth-{shape_name}"
+    return f"{SYNTHETIC}{shape_name}"
 
 
 def disk_bytes(shape: LlmShape) -> int:

@@ -223,7 +223,6 @@ REFUSED: dict[str, tuple[dict[str, Any], type[AssistantError], str]] = {
     "token types": ({"tokenizer.ggml.token_type": [1, 1]}, ModelDamaged, "token_type"),
     "end token": ({"tokenizer.ggml.eos_token_id": 1 << 20}, ModelDamaged, "eos"),
     "merges": ({"tokenizer.ggml.merges": ["nobody knows"]}, ModelDamaged, "merge 0"),
-    "no head norms": ({"general.architecture": "qwen3"}, ModelDamaged, "qwen3"),
     "no tokens": ({"tokenizer.ggml.tokens": 5}, ModelDamaged, "vocabulary"),
 }
 
@@ -252,6 +251,12 @@ def test_an_unknown_tensor_is_unsupported(tmp_path: Path) -> None:
     tensors = [*model_tensors(tiny, tiny_bpe.vocab_size()), Tensor("blk.0.attn_q_norm.weight", "F32", 1, 64)]
     gguf = write(tmp_path / "tiny.gguf", model_metadata(tiny, tiny_bpe.metadata()), tensors)
     with pytest.raises(ModelUnsupported, match="attn_q_norm"):
+        convert_gguf(gguf, tmp_path / "model")
+
+
+def test_qwen3_without_its_norms_is_damaged(tmp_path: Path) -> None:
+    gguf = tiny_model(tmp_path, architecture="qwen3", layers=1)
+    with pytest.raises(ModelDamaged, match=r"blk\.0\.attn_q_norm\.weight is missing"):
         convert_gguf(gguf, tmp_path / "model")
 
 

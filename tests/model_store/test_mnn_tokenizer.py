@@ -62,10 +62,10 @@ def test_a_word_that_llama_3_knows_whole_comes_in_several_tokens(tmp_path: Path)
     assert any("no merges build" in note for note in report.notes)
 
 
-@pytest.mark.parametrize(("architecture", "meant"), [("qwen2", "qwen2"), ("llama", "default")])
+@pytest.mark.parametrize(("architecture", "meant"), [("qwen2", "qwen2"), ("qwen3", "qwen2"), ("llama", "default")])
 @pytest.mark.parametrize("unnamed", [None, ""])
 def test_a_file_that_names_no_pre_tokenizer(architecture: str, meant: str, unnamed: str | None, tmp_path: Path) -> None:
-    spec = Tiny(architecture=architecture, layers=1, bias=architecture == "qwen2")
+    spec = Tiny(architecture=architecture, layers=1, bias=architecture == "qwen2", qk_norm=architecture == "qwen3")
     gguf = write_model(tmp_path / "x.gguf", spec, tiny_bpe.metadata(unnamed))
     with GgufFile(gguf) as file:
         found = read_tokenizer(file)

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from assistant.bench.mnn_logits import Job, run
-from assistant.errors import FetchFailed, ModelError, UsageError
+from assistant.errors import FetchFailed, ModelError, ModelMissing, UsageError
 from assistant.model_store import manifest as manifests
 from assistant.model_store.chat_template import FORMATS
 from assistant.model_store.conversion import Converters
@@ -188,6 +188,11 @@ def test_names_that_are_taken_and_shapes_that_nobody_knows(here: World) -> None:
         made(here, "gpt-5")
     with pytest.raises(UsageError, match="no name for a model"):
         made(here, "smollm2-135m", "../x")
+
+
+def test_one_that_is_not_here_can_be_made(here: World) -> None:
+    with pytest.raises(ModelMissing, match=r"assistant models synth --shape smollm2-135m$"):
+        here.store().open("synth-smollm2-135m")
 
 
 def test_a_failure_leaves_nothing(here: World) -> None:
