@@ -92,16 +92,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="assistant bench llm", description="What the LLM stage is worth.")
     parser.add_argument("--sections", default="", help=f"of {', '.join(SECTIONS)} (default: all but {LLAMA_CPP})")
     parser.add_argument("--model", default="embedded", help="a name or a folder (default: the embedded model)")
-    parser.add_argument(
-        "--shape", default=BIG_SHAPE, help=f"of memory-limits, bandwidth (default {BIG_SHAPE}; '' = --model)"
-    )
+    parser.add_argument("--shape", default=BIG_SHAPE, help=f"of the heavy sections (default {BIG_SHAPE}; '' = --model)")
     parser.add_argument("--rounds", type=int, default=3, help="timed runs, in turns (default 3)")
     parser.add_argument("--limits", default=limits, help=f"of memory-limits, MiB (default {limits})")
     parser.add_argument("--below", type=int, default=160, help="MiB at which the ledger must refuse (default 160)")
     parser.add_argument("--plot", type=Path, help="tok/s over the memory limit, as an SVG file")
-    parser.add_argument(
-        "--compare-llama-cpp", action="store_true", help=f"also {LLAMA_CPP}; compiles it once, 10 minutes"
-    )
+    parser.add_argument("--compare-llama-cpp", action="store_true", help=f"also {LLAMA_CPP}, which is compiled once")
     parser.add_argument("--llama-cpp-python", type=Path, help="a Python that has llama-cpp-python already")
     parser.add_argument("--json", action="store_true", help="JSON on stdout")
     args = parser.parse_args(argv)

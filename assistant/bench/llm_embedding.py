@@ -177,7 +177,7 @@ async def _answered(spec: StageSpec, rounds: int) -> tuple[int, list[float], lis
 
 def table(found: Embedding) -> str:
     return (
-        f"{found.model}: {found.rows} rows, {found.table_mib:.1f} MiB as stored, {found.table_float_mib:.1f} as floats\n"
+        f"{found.model}: {found.rows} rows, {found.table_mib:.1f} MiB, {found.table_float_mib:.1f} as floats\n"
         f"anonymous memory: {found.with_mib:.1f} MiB with the rows on the disk, {found.without_mib:.1f} MiB without\n"
         f"first token of {found.prompt_tokens}: {found.warm_ms:.1f} ms with a warm page cache, {found.cold_ms:.1f} ms"
         f" with a cold one ({found.cost_ms:+.1f} ms)\n"

@@ -1,7 +1,8 @@
 """Speed of a large model over the memory that it may use. Section `memory-limits`; needs root.
 
-In a fresh cgroup per limit: one prompt to a worker, which the kernel alone bounds; then the same model in a daemon of its
-own, whose ledger may refuse. Weights are laid out before and dropped from the page cache, so that their pages are charged.
+In a fresh cgroup per limit: one prompt to a worker, which the kernel alone bounds; then the same model in a daemon of
+its own, whose ledger may refuse. Weights are laid out before and dropped from the page cache, so that their pages are
+charged.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from assistant.errors import AssistantError
 from assistant.memory_orchestrator.probe import MIB
 from assistant.stages.supervisor import StageSpec
 
-CONTEXT, _CHUNK = 128, 64
-_CHARACTERS, _NEW, _PATIENCE_S = 120, 16, 60.0
+CONTEXT, _CHUNK = 256, 128
+_CHARACTERS, _NEW, _PATIENCE_S = 60, 16, 60.0
 REFUSED = "memory-never-fits"
 
 
@@ -37,6 +38,9 @@ class AtLimit(msgspec.Struct, frozen=True, kw_only=True):
     first_token_ms: float
     faults_per_token: float
     read_mib_per_token: float
+    cached_mib: float
+    """Pages of files that were charged to the cgroup at the end. Weights that somebody else has mapped meanwhile are
+    charged to nobody here, and the limit does not bind them: then this is small at every limit."""
     oom_kills: int
     """In the cgroup, by the kernel's count; those of the ledger's turn included."""
     error: str
@@ -93,17 +97,17 @@ def _at(limit: int, chosen: Chosen, spec: StageSpec, weights: Path) -> AtLimit:
     say_aside(f"{limit} MiB: a worker alone")
     with _group(limit, spec, weights) as group:
         found = ask(order, group.procs)
-        kills = group.oom_kills()
+        kills, cached = group.oom_kills(), group.cached()
     told = mix.Told("", "not asked", "a model in a folder is not known to a daemon", 0, 0, "", ())
     if spec.model_dir == chosen.store.models_dir / chosen.name:
         say_aside(f"{limit} MiB: a daemon with its ledger")
         with _group(limit, spec, weights) as group:
             told = _asked_of_daemon(chosen.name, group)
             kills += group.oom_kills()
-    return _row(limit, found, kills, told)
+    return _row(limit, found, kills, cached, told)
 
 
-def _row(limit: int, found: InGroup, kills: int, told: mix.Told) -> AtLimit:
+def _row(limit: int, found: InGroup, kills: int, cached: int, told: mix.Told) -> AtLimit:
     answered = found.answered
     return AtLimit(
         limit_mib=limit,
@@ -112,6 +116,7 @@ def _row(limit: int, found: InGroup, kills: int, told: mix.Told) -> AtLimit:
         first_token_ms=round(answered.first_token_ms, 1) if answered else 0.0,
         faults_per_token=found.faults_per_token,
         read_mib_per_token=found.read_mib_per_token,
+        cached_mib=round(cached / MIB, 1),
         oom_kills=kills,
         error=found.message,
         ledger=told.code or "answered",
@@ -121,6 +126,7 @@ def _row(limit: int, found: InGroup, kills: int, told: mix.Told) -> AtLimit:
 
 
 def _group(limit: int, spec: StageSpec, weights: Path) -> MemoryCgroup:
+    os.sync()  # what is not yet written stays in the page cache
     for folder in (spec.model_dir, weights):  # so that who reads them next is charged for them
         page_cache.forget(folder)
     return MemoryCgroup(f"assistant-bench-{os.getpid()}", limit * MIB)
@@ -141,15 +147,15 @@ def _asked_of_daemon(model: str, group: MemoryCgroup) -> mix.Told:
 
 def table(found: Limits) -> str:
     lines = [
-        f"{found.model}, {found.weights_mib:.0f} MiB of mapped weights; a worker bounded by the kernel alone, then a daemon",
-        f"{'limit MiB':>9}{'tok/s':>8}{'first ms':>10}{'faults/token':>14}{'MiB read/token':>16}{'OOM kills':>11}"
-        "  ledger",
+        f"{found.model}, {found.weights_mib:.0f} MiB of mapped weights; a worker alone, then a daemon",
+        f"{'limit MiB':>9}{'tok/s':>8}{'first ms':>10}{'faults/token':>14}{'MiB read/token':>16}{'cached MiB':>12}"
+        f"{'OOM kills':>11}  ledger",
     ]
     for one in (*found.at, found.below):
         figures = f"{one.decode_tps:>8.2f}{one.first_token_ms:>10.0f}" if one.answered else f"{'-':>8}{'-':>10}"
         lines.append(
             f"{one.limit_mib:>9}{figures}{one.faults_per_token:>14.0f}{one.read_mib_per_token:>16.0f}"
-            f"{one.oom_kills:>11}  {one.ledger}"
+            f"{one.cached_mib:>12.0f}{one.oom_kills:>11}  {one.ledger}"
         )
         lines += [f"{'':9}  worker: {one.error}"] if one.error else []
         lines += [f"{'':9}  ledger: {one.ledger_message}"] if one.ledger_message else []
