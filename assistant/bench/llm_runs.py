@@ -156,7 +156,7 @@ async def fitted(spec: StageSpec, server: ForkServer, tokens: int, before: str =
 
         low, high = 1, 2
         if (least := await length(low)) > tokens:
-            raise UsageError(f"the model's chat format alone takes {least} tokens; ask for a prompt of as many or more")
+            raise UsageError(f"the shortest prompt of this model takes {least} tokens; ask for as many or more")
         while high <= tokens * _LONGEST_TOKEN and await length(high) <= tokens:
             low, high = high, high * 2
         while high - low > 1:
@@ -167,7 +167,8 @@ async def fitted(spec: StageSpec, server: ForkServer, tokens: int, before: str =
             if await length(characters) == tokens:
                 return before + text_of(characters)
         raise EngineFailed(
-            f"no part of {TEXT} makes a prompt of exactly {tokens} tokens with this model; ask for another"
+            f"no part of {TEXT} makes a prompt of exactly {tokens} tokens, or the model's context is shorter; ask for"
+            " another length"
         )
     finally:
         await worker.stop()
