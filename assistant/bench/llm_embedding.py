@@ -8,6 +8,7 @@ to the first token when the page cache holds nothing of the file, against one th
 from __future__ import annotations
 
 import asyncio
+import mmap
 import os
 import random
 import statistics
@@ -118,12 +119,12 @@ def table_of(model_dir: Path) -> Table:
 def held_by_rows(model_dir: Path, table: Table) -> int:
     """Bytes of anonymous memory that the rows take once they are read into it, measured on ourselves. MNN holds the
     scales in memory either way."""
-    probe, before = Probe(), Probe().usage(os.getpid()).anon
-    with (model_dir / _WEIGHTS).open("rb") as file:
+    with mmap.mmap(-1, table.rows_bytes) as rows, (model_dir / _WEIGHTS).open("rb", buffering=0) as file:
+        before = Probe().usage(os.getpid()).anon  # what is mapped anew reuses nothing that was freed before
         file.seek(table.offset)
-        rows = file.read(table.rows_bytes)
-    held = probe.usage(os.getpid()).anon - before
-    return held if len(rows) == table.rows_bytes else 0
+        read = file.readinto(rows)
+        held = Probe().usage(os.getpid()).anon - before
+    return held if read == table.rows_bytes else 0
 
 
 def row_us(weights: Path, table: Table, *, cold: bool) -> float:
