@@ -261,3 +261,19 @@ def test_a_small_model_in_real_cgroups(cheap: Options, tmp_path: Path) -> None:
     assert found.below.ledger_exit_code == 5
     assert (tmp_path / "plot.svg").stat().st_size > 1000
     assert not list(Path("/sys/fs/cgroup").glob(f"*/assistant-bench-{os.getpid()}"))
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+def test_llama_cpp_answers_where_it_was_compiled() -> None:
+    from assistant import paths
+    from assistant.bench.embedded import embedded_gguf
+    from assistant.bench.llama_cpp_python import VERSION
+
+    python = paths.cache_dir() / f"bench-llama-cpp-{VERSION}/bin/python"
+    if not python.is_file():
+        pytest.skip("'assistant bench llm --compare-llama-cpp' was not run here: it compiles for ten minutes")
+    found, anon = llm_llama_cpp._Other(python, embedded_gguf(), 1).once(33, watched=True)
+    assert (found.prompt_tokens, found.new_tokens) == (33, 32)
+    assert 20 * MIB < anon < 400 * MIB
