@@ -14,10 +14,11 @@ import pytest
 
 from assistant.bench import llm, llm_attention, llm_bandwidth, llm_embedding, llm_limits, llm_llama_cpp, llm_variants
 from assistant.bench.llama_cpp_python import python_of
-from assistant.bench.llm_child import Split, Splits
+from assistant.bench.llm_child import Split, Splits, Splitting, ask, model_of
 from assistant.bench.llm_limits import AtLimit, Limits
 from assistant.bench.llm_llama_cpp import At, Pair
 from assistant.bench.llm_options import Options
+from assistant.bench.llm_runs import text_of
 from assistant.bench.llm_variants import Variant
 from assistant.bench.read_bandwidth import buffer_bytes, last_cache, read_bandwidth
 from assistant.errors import UsageError
@@ -241,6 +242,18 @@ def test_variants_have_their_price(cheap: Options, capsys: pytest.CaptureFixture
     if "w4" in by_name:
         assert by_name["w4"]["laid_out_mib"] < by_name["full"]["laid_out_mib"]
         assert 0.9 < by_name["w4"]["against_full"] < 1.5
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("mode", "agrees"), [(8, True), (10, False)])
+def test_only_modes_that_are_refused_change_the_answer(cheap: Options, mode: int, agrees: bool) -> None:
+    model = model_of(cheap.small().spec(context_tokens=256, prefill_chunk=64))
+    order = Splitting(model=model, attention_mode=mode, prompts=[text_of(300)], pieces=[16], steps=4)
+    found = llm_attention.judged(mode, ask(order, Splits), 1)
+    assert found.agrees is found.allowed is agrees
+    assert (found.splits.whole_rows[16].difference == 0) is agrees
 
 
 @pytest.mark.root
