@@ -1,8 +1,9 @@
 """Which of MNN's attention modes keep the answer when a prompt comes in pieces. Section `attention`: why the settings
 refuse the others.
 
-Modes 9 and 10 keep 8-bit keys, scaled by the piece that came first; 0 and 8 keep numbers as they are. MNN computes
-eight tokens together, so prompts of a multiple of eight must agree to the bit; a ragged end is rounded in another way.
+Modes 9 and 10 keep 8-bit keys, scaled by the piece that came first; 0 and 8 keep numbers as they are. Cut as the stage
+cuts them (`llm_slot.pieces`), prompts must give the same logits to the bit; cut anywhere, 8-bit activations are rounded
+in another way.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ from assistant.bench.output import say_aside
 from assistant.config_checks import ATTENTION_MODES
 
 MODES, PIECES = (8, 0, 9, 10), (32, 16, 8)
-NOISE = 1.0
-"""Of logits that range over some thirty: the rounding of 8-bit activations stays below, wrong keys do not."""
 _STEPS, _CHARACTERS = 16, (240, 420, 700)
 _ANY_CONTEXT, _ANY_CHUNK = 1024, 128
 
@@ -27,7 +26,7 @@ class Mode(msgspec.Struct, frozen=True, kw_only=True):
     allowed: bool
     """By the settings."""
     agrees: bool
-    """Prompts of a multiple of 8 tokens give the same answers, and no logit moves by more than the noise."""
+    """As the stage cuts them, prompts give the same logits to the bit and the same answers."""
     splits: Splits
 
 
@@ -53,12 +52,10 @@ def measure(options: Options) -> Attention:
 
 
 def judged(mode: int, splits: Splits, prompts: int) -> Mode:
-    all_of_them = (*splits.whole_rows.values(), *splits.as_given.values())
     return Mode(
         attention_mode=mode,
         allowed=mode in ATTENTION_MODES,
-        agrees=all(one.same == prompts for one in splits.whole_rows.values())
-        and all(one.difference <= NOISE for one in all_of_them),
+        agrees=all(one.same == prompts and one.difference == 0 for one in splits.as_we_cut.values()),
         splits=splits,
     )
 
@@ -67,17 +64,17 @@ def table(found: Attention) -> str:
     heads = "".join(f"{f'pieces of {piece}':>20}" for piece in PIECES)
     lines = [
         f"{found.model}: one piece against several, {found.prompts} prompts, {_STEPS} tokens of each answer",
-        f"{'mode':>4}  {'prompt':<16}{heads}  settings",
+        f"{'mode':>4}  {'cut':<16}{heads}  settings",
     ]
     for one in found.modes:
         allowed = "allowed" if one.allowed else "refused"
         lines += [
-            f"{one.attention_mode:>4}  {'of whole rows':<16}{_cells(one.splits.whole_rows, found.prompts)}  {allowed}",
-            f"{'':4}  {'of any length':<16}{_cells(one.splits.as_given, found.prompts)}",
+            f"{one.attention_mode:>4}  {'as we do':<16}{_cells(one.splits.as_we_cut, found.prompts)}  {allowed}",
+            f"{'':4}  {'evenly':<16}{_cells(one.splits.evenly, found.prompts)}",
         ]
     lines += [
-        "largest difference of a logit, and how many greedy answers are the same; whole rows: a multiple of 8 tokens",
-        f"allowed modes: the same answers on whole rows, logits within {NOISE:g} on all: {said(found.reached)}",
+        "largest difference of a logit, and how many greedy answers are the same",
+        f"allowed modes: the same logits to the bit and the same answers, as we cut: {said(found.reached)}",
     ]
     return "\n".join(lines)
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Told = TypeVar("Told")
+Cut = Callable[[int, int], list[tuple[int, int]]]
+"""Length of a prompt and of a piece to the pieces' begins and ends."""
 _PIECE = 64
 """Tokens whose logits are held at a time: 10 to 40 MB, whatever the length of the text."""
 _TIMEOUT_S = 900
@@ -79,9 +82,10 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
 class Splits(msgspec.Struct, frozen=True, kw_only=True):
     """By tokens per piece."""
 
-    whole_rows: dict[int, Split]
-    """Of the prompts cut to a multiple of 8 tokens."""
-    as_given: dict[int, Split]
+    as_we_cut: dict[int, Split]
+    """By whole rows and a rest, as the stage does it."""
+    evenly: dict[int, Split]
+    """Into equal pieces, against the prompt in one piece."""
 
 
 def model_of(spec: StageSpec, graph: str = "") -> Model:
@@ -156,19 +160,25 @@ def _perplexity(llm: Any, ids: list[int]) -> float:
 
 
 def split(order: Splitting) -> Splits:
-    from assistant.stages.llm_slot import ROWS
+    from assistant.stages.llm_slot import pieces
 
     base, llm = _opened(order.model, attention_mode=order.attention_mode)
     prompts = [[int(token) for token in base.tokenizer_encode(prompt)] for prompt in order.prompts]
-    cut = [ids[: len(ids) // ROWS * ROWS] for ids in prompts]
-    return Splits(whole_rows=_compared(llm, cut, order), as_given=_compared(llm, prompts, order))
+    return Splits(
+        as_we_cut=_compared(llm, prompts, order, lambda length, piece: pieces(length, 0, piece)),
+        evenly=_compared(llm, prompts, order, _evenly),
+    )
 
 
-def _compared(llm: Any, prompts: list[list[int]], order: Splitting) -> dict[int, Split]:
-    whole = [_answered(llm, ids, len(ids), order.steps) for ids in prompts]
+def _evenly(length: int, piece: int) -> list[tuple[int, int]]:
+    return [(begin, min(begin + piece, length)) for begin in range(0, length, piece)]
+
+
+def _compared(llm: Any, prompts: list[list[int]], order: Splitting, cut: Cut) -> dict[int, Split]:
+    whole = [_answered(llm, ids, cut(len(ids), len(ids)), order.steps) for ids in prompts]
     found = {}
     for piece in order.pieces:
-        parts = [_answered(llm, ids, piece, order.steps) for ids in prompts]
+        parts = [_answered(llm, ids, cut(len(ids), piece), order.steps) for ids in prompts]
         pairs = list(zip(whole, parts, strict=True))
         found[piece] = Split(
             difference=max(float(np.abs(one[0] - other[0]).max()) for one, other in pairs),
@@ -177,11 +187,13 @@ def _compared(llm: Any, prompts: list[list[int]], order: Splitting) -> dict[int,
     return found
 
 
-def _answered(llm: Any, ids: list[int], piece: int, steps: int) -> tuple[NDArray[np.float32], list[int]]:
+def _answered(
+    llm: Any, ids: list[int], cuts: list[tuple[int, int]], steps: int
+) -> tuple[NDArray[np.float32], list[int]]:
     """The logits after the prompt, and the greedy answer."""
     llm.reset()
-    for begin in range(0, len(ids), piece):
-        logits = _fed(llm, ids[begin : begin + piece])[-1]
+    for begin, end in cuts:
+        logits = _fed(llm, ids[begin:end])[-1]
     first, answer = logits, list[int]()
     for _ in range(steps):
         answer.append(int(logits.argmax()))

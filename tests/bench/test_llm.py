@@ -69,16 +69,14 @@ def test_an_emergency_graph_must_be_faster() -> None:
 
 
 def splits(difference: float, same: int, ragged: float = 0.4) -> Splits:
-    return Splits(
-        whole_rows={8: Split(difference=difference, same=same)}, as_given={8: Split(difference=ragged, same=1)}
-    )
+    return Splits(as_we_cut={8: Split(difference=difference, same=same)}, evenly={8: Split(difference=ragged, same=1)})
 
 
 @pytest.mark.parametrize(
     ("found", "agrees"),
-    [(splits(0, 3), True), (splits(0, 2), False), (splits(8, 3), False), (splits(0, 3, ragged=8), False)],
+    [(splits(0, 3), True), (splits(0, 2), False), (splits(0.1, 3), False), (splits(0, 3, ragged=8), True)],
 )
-def test_a_mode_agrees_when_answers_stay_and_logits_hardly_move(found: Splits, agrees: bool) -> None:
+def test_a_mode_agrees_when_neither_answers_nor_logits_move(found: Splits, agrees: bool) -> None:
     assert llm_attention.judged(8, found, 3).agrees is agrees
     assert llm_attention.judged(8, found, 3).allowed
     assert not llm_attention.judged(10, found, 3).allowed
@@ -253,7 +251,7 @@ def test_only_modes_that_are_refused_change_the_answer(cheap: Options, mode: int
     order = Splitting(model=model, attention_mode=mode, prompts=[text_of(300)], pieces=[16], steps=4)
     found = llm_attention.judged(mode, ask(order, Splits), 1)
     assert found.agrees is found.allowed is agrees
-    assert (found.splits.whole_rows[16].difference == 0) is agrees
+    assert (found.splits.as_we_cut[16].difference == 0) is agrees
 
 
 @pytest.mark.root
