@@ -115,7 +115,8 @@ async def measure(chosen: Chosen, tokens: int, chunks: Sequence[int | None], kv_
     server.start()
     try:
         say_aside(f"{chosen.name}: a prompt of {tokens} tokens (weights are laid out first unless they are)")
-        prompt = await fitted(specs[chunks[0]], server, tokens, "Tell me a long story that begins like this. ")
+        finely = chosen.spec(context_tokens=tokens + DECODED, prefill_chunk=16, kv_cache=kv_cache)  # hears a cancel
+        prompt = await fitted(finely, server, tokens, "Tell me a long story that begins like this. ")
         watched: dict[int | None, Answered] = {}
         timed: dict[int | None, list[Answered]] = {chunk: [] for chunk in chunks}
         for chunk in chunks:

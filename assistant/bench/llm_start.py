@@ -21,7 +21,7 @@ from assistant import config as settings
 from assistant.bench.output import judge
 from assistant.daemon_stages import stage_spec
 from assistant.memory_orchestrator.probe import MIB, Probe
-from assistant.messages import LlmRequest, Stage, Turn
+from assistant.messages import LlmRequest, Progress, Stage, Turn
 from assistant.model_store.store import ModelStore
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.process import Worker
@@ -79,8 +79,9 @@ async def _once(spec: StageSpec, server: ForkServer) -> tuple[float, float, floa
         loaded = time.perf_counter()
         request = LlmRequest(turns=(Turn(role="user", content="What is the capital of France?"),), max_new_tokens=1)
         first = 0.0
-        async for _ in worker.run(request, spec.step_timeout_s):
-            first = first or time.perf_counter()
+        async for out in worker.run(request, spec.step_timeout_s):
+            if not first and isinstance(out, Progress) and out.done == out.total:
+                first = time.perf_counter()
         usage = Probe().usage(worker.pid)
     finally:
         await worker.stop()

@@ -27,7 +27,9 @@ class Sampler:
 
     def __init__(self, sampling: Sampling) -> None:
         self._sampling = sampling
-        self._random = np.random.default_rng(sampling.seed)
+        # its import takes as long as a token
+        greedy = sampling.temperature < _GREEDY_BELOW
+        self._random = None if greedy else np.random.default_rng(sampling.seed)
 
     def choose(self, logits: NDArray[np.float32], seen: Sequence[int]) -> int:
         """The next token id.
@@ -36,11 +38,11 @@ class Sampler:
         """
         sampling = self._sampling
         if seen and sampling.repetition_penalty != 1.0:
-            ids = np.unique(np.asarray(seen, dtype=np.int64))
+            ids = np.fromiter(set(seen), dtype=np.int64)
             values = logits[ids]
             penalty = np.float32(sampling.repetition_penalty)
             logits[ids] = np.where(values > 0, values / penalty, values * penalty)
-        if sampling.temperature < _GREEDY_BELOW:
+        if self._random is None:
             return int(logits.argmax())
         candidates = self._best(logits)
         scaled = logits[candidates].astype(np.float64) / sampling.temperature
