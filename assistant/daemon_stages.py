@@ -201,6 +201,7 @@ def stage_spec(stage: Stage, config: Config, store: ModelStore) -> StageSpec:
                 "slots": settings.slots,
                 "prefill_chunk": settings.prefill_chunk,
                 "attention_mode": settings.attention_mode,
+                "kv_home": kv_home,
                 "kv_dir": str(kv_dir or ""),
             }
         case Stage.ASR if engine == "whisper" and settings.language:

@@ -70,6 +70,7 @@ UPPER = ("daemon", "service", "cli", "bench", "__main__")
 # who may import what is heavy or touches the outside
 BORDERS: dict[str, tuple[str, ...]] = {
     "MNN": ("stages.llm_mnn", "bench.", "model_store.mnn_tools"),
+    "_mnncengine": ("stages.mnn_reserve",),
     "_tools": ("model_store.mnn_tools", "model_store.convert_voice"),
     "vosk": ("stages.asr_vosk",),
     "ctranslate2": ("stages.asr_whisper",),

@@ -17,10 +17,9 @@ from assistant.memory_orchestrator.policy import Need
 from assistant.memory_orchestrator.probe import MIB, Usage
 from assistant.messages import KvHome
 
-KV_POOL: dict[KvHome, float] = {"memory": 1.05, "disk": 1.05, "heap": 2.25}
-"""What a key-value cache takes per byte of it. Files grow in place, with a copy of one layer at a time on the heap. On
-the heap MNN allocates anew, copies, frees, and keeps what it freed: measured 2.2 times the cache's own size at 900
-tokens, and 2.16 at the moment of the last copy at 4,000."""
+KV_POOL: dict[KvHome, float] = {"memory": 1.05, "disk": 1.05, "heap": 1.15}
+"""What a key-value cache takes per byte of it: with a copy of one layer at a time where it grows, and with what MNN's
+heap keeps of the first few tokens' room (growing there would take 2.2: see `stages.mnn_reserve`)."""
 _KV_STEP = 64
 """Tokens by which MNN makes room; its values come in blocks of as many."""
 HEADROOM = 1.05

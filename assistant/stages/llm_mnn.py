@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from assistant.errors import ConfigError, EngineFailed, ModelDamaged
-from assistant.messages import LlmDelta, LlmDone, LlmRequest, LlmVariant, Progress
+from assistant.messages import KvHome, LlmDelta, LlmDone, LlmRequest, LlmVariant, Progress
 from assistant.model_store.derived import NOT_WRITABLE, Found, Free
 from assistant.model_store.derived_check import Check
 from assistant.model_store.vocabulary import Vocabulary
@@ -47,6 +47,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Tokens of the prompt per step: bounds workspace, and how long a cancel can take."""
     attention_mode: int = 8
     """`config` says which ones give right answers."""
+    kv_home: KvHome = "heap"
     kv_dir: str = ""
     """Where the folder for the files of keys and values is made; empty = MNN keeps them on its heap."""
 
@@ -140,7 +141,10 @@ class MnnLlm:
             return None
 
     def _slot(self, llm: Any) -> Slot:
-        return Slot(llm, opened=self._kv.hide if self._kv else lambda: None)
+        if self._kv is None:
+            return Slot(llm, context=self._context)
+        # in shared memory growing costs next to nothing, and what no conversation needs is not taken
+        return Slot(llm, self._kv.hide, context=self._context if self._options.kv_home == "disk" else 0)
 
     # --- run --------------------------------------------------------------------------------------------------------
     def run(self, request: LlmRequest) -> Iterator[Progress | LlmDelta | LlmDone]:
@@ -187,7 +191,7 @@ class MnnLlm:
         slot, kept = self._slots_of(request.variant).take(request.conversation, prompt)
         chunk = min(self._options.prefill_chunk, request.prefill_chunk or self._options.prefill_chunk)
         logits = np.empty(0, np.float32)
-        for begin, end in pieces(len(prompt), kept, chunk):
+        for begin, end in pieces(len(prompt), slot.begin(prompt), chunk):
             began = time.monotonic()
             logits = self._forward(slot, prompt[begin:end], prompt=True)
             told = Progress(done=end, total=len(prompt))

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from assistant.stages.mnn_reserve import Announce, announcer
+
 ROWS = 4
 """Tokens that MNN computes together. As long as all but the last few tokens of a prompt go in by pieces of whole rows,
 and the last few by themselves, the logits are the same to the bit however the prompt was cut. Otherwise the rounding of
@@ -42,10 +44,13 @@ def open_slot(base: Any, graph: str) -> Any:
 class Slot:
     """Tokens whose keys and values are in the cache, in order."""
 
-    def __init__(self, llm: Any, opened: Callable[[], None] = lambda: None) -> None:
-        """`llm`: MNN's inner object, loaded. `opened`: called when the cache was begun anew."""
+    def __init__(self, llm: Any, opened: Callable[[], None] = lambda: None, context: int = 0) -> None:
+        """`llm`: MNN's inner object, loaded. `opened`: called when the cache was begun anew. `context`: tokens for
+        which room is made as soon as a conversation begins; 0 = as they come."""
         self._llm = llm
         self._opened = opened
+        self._context = context
+        self._announce: Announce | None = None
         self.tokens: list[int] = []
         self.conversation = ""
         self.turn = 0
@@ -60,7 +65,7 @@ class Slot:
         `exact`: those alone with which the logits stay the same to the bit; a prompt that is computed in one piece
         anyway has none. Otherwise what was decoded counts as well.
         """
-        if not self._whole or (exact and len(prompt) < _WHOLE_BELOW):
+        if not self._whole or (exact and len(prompt) < _WHOLE_BELOW and not self._context):
             return 0
         known = self.tokens[: self._exact] if exact else self.tokens
         pairs = zip(known, prompt[:-1], strict=False)
@@ -75,6 +80,22 @@ class Slot:
         del self.tokens[count:]
         self._exact = min(self._exact, count)
         self._whole = True
+
+    def begin(self, prompt: list[int]) -> int:
+        """Makes room for the whole context behind the first row of a prompt; how many of its tokens are done then.
+        Does nothing for a slot that takes its room as tokens come, or that has begun already."""
+        room = self._context - 2 * ROWS
+        if self.tokens or room <= 0 or len(prompt) <= ROWS:
+            return len(self.tokens)
+        self.forward(prompt[:ROWS], prompt=True)
+        self._announce = self._announce or announcer(self._llm)
+        if self._announce is None:
+            self._context = 0
+            return ROWS
+        self._announce(room)
+        self.forward([0], prompt=True)
+        self.keep(ROWS)
+        return ROWS
 
     def shrink(self) -> None:
         """Forgets everything and gives its memory back; MNN does that when it begins anew, so that takes a token."""

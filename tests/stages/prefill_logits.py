@@ -75,6 +75,26 @@ def keeps(llm: Any, ids: list[int]) -> dict[str, Any]:
     }
 
 
+def reserved(llm: Any, ids: list[int]) -> dict[str, Any]:
+    plain, made = Slot(llm), Slot(open_slot(llm, "llm.mnn"), context=512)
+    fresh = compute(plain, ids, 64)
+    taken = []
+    for _ in range(2):
+        made.keep(0)
+        before = Probe().usage(os.getpid()).anon
+        begun = made.begin(ids)
+        taken.append((Probe().usage(os.getpid()).anon - before) / MIB)
+        logits = np.empty(0, np.float32)
+        for begin, end in pieces(len(ids), begun, 64):
+            logits = made.forward(ids[begin:end], prompt=True)
+    return {
+        "begun": begun,
+        "difference": float(np.abs(logits - fresh).max()),
+        "same greedy": greedy(plain, fresh, 80) == greedy(made, logits, 80),
+        "taken": taken,
+    }
+
+
 def slots(llm: Any, ids: list[int]) -> dict[str, Any]:
     first = Slot(llm)
     alone = compute(first, ids, 128)
@@ -111,9 +131,13 @@ def main(model: str, cache: str, what: str, mode: str) -> None:
     folder = Path(cache)
     llm = open_model(Path(model), folder, 2, attention_mode=int(mode))
     ids = [int(token) for token in llm.tokenizer_encode(TEXT)]
-    found = {"cut": lambda llm, ids: cuts(llm, ids, len(ids)), "cuts": cuts, "keeps": keeps, "slots": slots}[what](
-        llm, ids
-    )
+    found = {
+        "cut": lambda llm, ids: cuts(llm, ids, len(ids)),
+        "cuts": cuts,
+        "keeps": keeps,
+        "slots": slots,
+        "reserved": reserved,
+    }[what](llm, ids)
     sys.stdout.write("\n" + json.dumps(found) + "\n")
     sys.stdout.flush()
 

@@ -119,6 +119,46 @@ def test_full_slots_take_what_the_formula_says(llm: ModelInfo, cache: Path, kv: 
     with_worker(llm, cache, test, slots=slots, context_tokens=context, kv_dir=kv)
 
 
+@pytest.mark.parametrize("home", ["heap", "disk"])
+def test_where_growing_is_dear_a_slot_takes_its_room_at_once_and_keeps_to_it(
+    llm: ModelInfo, cache: Path, tmp_path: Path, home: str
+) -> None:
+    context = 768
+    assert llm.shape
+    promised = kv_bytes(llm.shape, slot_tokens(context), 1) / MIB
+
+    async def test(worker: Any) -> None:
+        def held() -> float:
+            usage = Probe().usage(worker.pid)
+            return (usage.anon if home == "heap" else usage.file) / MIB
+
+        async def answered(text: str, tokens: int) -> float:
+            assert done_of(await collect(worker, question(text, max_new_tokens=tokens))).new_tokens
+            return held()
+
+        begun = await answered(FRANCE, 2)
+        full = await answered(LONG * 2, 200)
+        again = await answered("Other. " + LONG * 2, 200)
+        assert full - begun < 12  # activations; growing would take as much as the promise once more
+        assert again == pytest.approx(full, abs=4)
+        assert begun > promised
+
+    with_worker(llm, cache, test, context_tokens=context, kv_home=home, kv_dir=str(tmp_path / "kv") * (home == "disk"))
+
+
+def test_room_that_was_made_at_once_changes_no_number(llm: ModelInfo, cache: Path, kv: str) -> None:
+    said = []
+
+    async def test(worker: Any) -> None:
+        outputs = [await collect(worker, question(text, max_new_tokens=16)) for text in (LONG + FRANCE, FRANCE, LONG)]
+        said.append([text_of(one) for one in outputs])
+
+    with_worker(llm, cache, test, kv_home="memory", kv_dir=kv)
+    with_worker(llm, cache, test, kv_home="heap")
+    assert said[0][0] == said[1][0]
+    assert said[0][2] == said[1][2]
+
+
 def test_keys_and_values_go_with_their_worker_however_it_ends(llm: ModelInfo, cache: Path, kv: str) -> None:
     async def run() -> None:
         async with running(S.LLM, "mnn", config_of(llm, cache, kv_dir=kv)) as worker:

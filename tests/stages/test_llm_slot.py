@@ -75,6 +75,18 @@ def test_what_a_slot_keeps_changes_nothing(measured: Callable[..., dict[str, Any
 
 @pytest.mark.engine
 @pytest.mark.timeout(120)
+def test_room_made_at_once_changes_no_bit_and_is_there(measured: Callable[..., dict[str, Any]]) -> None:
+    """When this fails, MNN's library has changed: see `mnn_reserve`."""
+    found = measured("reserved", "8")
+    assert found["begun"] == ROWS
+    assert found["difference"] == 0.0
+    assert found["same greedy"]
+    assert found["taken"][0] > 512 * 46080 / (1 << 20)
+    assert found["taken"][1] < 4  # the second time it is in MNN's pool
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(120)
 def test_slots_share_the_weights_and_nothing_else(measured: Callable[..., dict[str, Any]]) -> None:
     found = measured("slots", "8")
     assert found["difference"] == 0.0
