@@ -29,13 +29,13 @@ from assistant.stages.llm_prompt import Prompts
 from assistant.stages.llm_slot import Logits, Slot, Slots, open_slot, pieces
 from assistant.stages.llm_window import fit
 from assistant.stages.pacing import rest
+from assistant.stages.prefault import prefault
 from assistant.stages.sampling import Sampler
 from assistant.stages.token_text import TokenText, opens_thinking
 
 log = logging.getLogger(__name__)
 
 CACHE_DAMAGED, REPLACED = "cache-damaged", "model-replaced"
-GRAPHS: dict[LlmVariant, str] = {"full": "llm.mnn", "emergency": "llm.emergency.mnn"}
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,7 +70,7 @@ class MnnLlm:
         self._exceptional = False
         self._check: Check | None = None
         self._context = self._options.context_tokens
-        self._files: tuple[tuple[int, int, int], ...] = ()
+        self._files: mnn_cache.Stamps = ()
         self._vocabulary: Vocabulary
         self._prompts: Prompts
 
@@ -86,7 +86,7 @@ class MnnLlm:
         """Raises `ModelDamaged` or `EngineFailed`; a missing cache is made first, which takes seconds per GB."""
         self._vocabulary = Vocabulary.open(self._config.model_dir)
         self._context = min(self._context, int(self._vocabulary.facts.shape["max_position"]))
-        self._files = self._stamps()
+        self._files = mnn_cache.stamps(self._config.model_dir)
         if self._config.distrust_cache:
             self._cache.drop()
         self._start()
@@ -127,8 +127,10 @@ class MnnLlm:
             kvcache_mmap=self._kv is not None,
             attention_mode=self._options.attention_mode,
         )
+        if weights is not None:
+            prefault(weights)
         self._prompts = Prompts(self._llm, self._vocabulary, self._context)
-        more = [open_slot(self._llm, GRAPHS["full"]) for _ in range(1, self._options.slots)]
+        more = [open_slot(self._llm, mnn_cache.GRAPHS["full"]) for _ in range(1, self._options.slots)]
         self._slots = {"full": Slots([self._slot(llm) for llm in (self._llm, *more)])}
 
     def _kv_files(self, weights: Path | None) -> KvFiles | None:
@@ -154,7 +156,7 @@ class MnnLlm:
         `ModelDamaged` code "model-replaced" when the model's files are no longer those that were loaded.
         """
         started = time.monotonic()
-        if self._stamps() != self._files:
+        if mnn_cache.stamps(self._config.model_dir) != self._files:
             raise ModelDamaged(f"the files of model {self._config.model!r} were replaced; ask again", code=REPLACED)
         if self._llm is None:  # the last request found the cache damaged
             self._start()
@@ -205,7 +207,7 @@ class MnnLlm:
         if variant == "full":
             self._slots.pop("emergency", None)
         elif variant not in self._slots:
-            graph = GRAPHS[variant]
+            graph = mnn_cache.GRAPHS[variant]
             if not (self._config.model_dir / graph).is_file():
                 raise EngineFailed(
                     f"model {self._config.model!r} has no {variant} form; convert it again", code="no-such-variant"
@@ -266,17 +268,6 @@ class MnnLlm:
         )
 
     # --- files ------------------------------------------------------------------------------------------------------
-    def _stamps(self) -> tuple[tuple[int, int, int], ...]:
-        """Of the files that MNN reads at work (rows of the word table, a graph): inode, size, time of change."""
-        found = []
-        for name in ("llm.mnn.weight", GRAPHS["emergency"]):
-            try:
-                stat = (self._config.model_dir / name).stat()
-                found.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
-            except OSError:
-                found.append((0, 0, 0))
-        return tuple(found)
-
     def _note(self) -> None:
         """Once per start: the weights were compared and are in use."""
         if self._mapped is not None and self._check is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from assistant.messages import LlmVariant
 from assistant.model_store.derived import Derived, Found, Free
 from assistant.model_store.versions import mnn_version
 from assistant.stages.base import EngineConfig
@@ -21,6 +22,23 @@ BUILD_TIMEOUT_S = 900
 """The supervisor's own deadline for a start comes first; this one is for an engine without a supervisor."""
 _ROOM = 1.6
 """Free disk needed per byte of weights: the runtime's layout widens scales to fp32 (measured: 1.1 to 1.4)."""
+
+
+GRAPHS: dict[LlmVariant, str] = {"full": "llm.mnn", "emergency": "llm.emergency.mnn"}
+
+Stamps = tuple[tuple[int, int, int], ...]
+
+
+def stamps(model_dir: Path) -> Stamps:
+    """Inode, size and time of change of the model's files that MNN reads at work (rows of the word table, a graph)."""
+    found = []
+    for name in ("llm.mnn.weight", GRAPHS["emergency"]):
+        try:
+            stat = (model_dir / name).stat()
+            found.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
+        except OSError:
+            found.append((0, 0, 0))
+    return tuple(found)
 
 
 def cache_of(config: EngineConfig, free: Free | None = None) -> Derived:
