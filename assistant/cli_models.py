@@ -117,20 +117,21 @@ def convert(
     source: Annotated[str, typer.Argument(metavar="FILE.gguf|NAME", help="Your own GGUF, or a model of the catalog.")],
     name: Annotated[str, typer.Option("--name", help="What the model made of FILE.gguf shall be called.")] = "",
     bits: Annotated[int | None, typer.Option("--bits", help="Every matrix of FILE.gguf in 4 or 8 bits.")] = None,
+    block: Annotated[int | None, typer.Option("--block", help="4 bits in blocks of 32, 64 or 128 weights.")] = None,
     quiet: QuietFlag = False,
     json_mode: JsonFlag = False,
 ) -> None:
     """Make an MNN model of a GGUF file, or the MNN form of a fetched Piper voice."""
     with reported(json_mode):
         fetcher, _ = _fetcher(quiet or json_mode)
-        from assistant.model_store.choices import Choices, checked_bits
+        from assistant.model_store.choices import checked
 
         if source.endswith(".gguf") or "/" in source:
             if not name:
                 raise UsageError("say what the model shall be called: --name NAME")
-            outcome = fetcher.convert_file(Path(source), name, Choices(checked_bits(bits)))
-        elif name or bits:
-            raise UsageError("--name and --bits are for a GGUF file; a model of the catalog keeps what it has")
+            outcome = fetcher.convert_file(Path(source), name, checked(bits, block))
+        elif name or bits or block:
+            raise UsageError("--name, --bits and --block are for a GGUF file; a model of the catalog keeps what it has")
         else:
             outcome = fetcher.convert_again(source)
         if json_mode:
@@ -143,16 +144,18 @@ def convert(
 def synth(
     shape: Annotated[str, typer.Option("--shape", help="Whose shape; a wrong one lists them all.")],
     name: Annotated[str, typer.Option("--name", help="What it shall be called; synth-SHAPE otherwise.")] = "",
+    block: Annotated[int, typer.Option("--block", help="Weights that share a scale: 32, 64 or 128.")] = 64,
     quiet: QuietFlag = False,
     json_mode: JsonFlag = False,
 ) -> None:
     """Make a model of random weights in the shape of a known one, to measure memory and speed without a download."""
     with reported(json_mode):
+        from assistant.model_store.choices import checked_block
         from assistant.model_store.progress import for_stream
-        from assistant.model_store.synth import synthesise
+        from assistant.model_store.synth import BLOCK, synthesise
 
-        store = _store()
-        info = store.open(synthesise(store, shape, name or None, for_stream(quiet=quiet or json_mode)))
+        store, progress = _store(), for_stream(quiet=quiet or json_mode)
+        info = store.open(synthesise(store, shape, name or None, progress, block=checked_block(block) or BLOCK))
         if json_mode:
             emit({"name": info.name, "path": str(info.path), "bytes": info.bytes, "shape": info.shape})
         elif not quiet:

@@ -174,6 +174,11 @@ def test_one_failure_does_not_keep_the_others_away(checkout: Checkout) -> None:
         (["convert", "voice", "--name", "x"], 2, "are for a GGUF file"),
         (["convert", "voice", "--bits", "4"], 2, "are for a GGUF file"),
         (["convert", "x.gguf", "--name", "x", "--bits", "5"], 2, "4 or 8"),
+        (["convert", "voice", "--block", "64"], 2, "are for a GGUF file"),
+        (["convert", "x.gguf", "--name", "x", "--bits", "4", "--block", "48"], 2, "32, 64 or 128"),
+        (["convert", "x.gguf", "--name", "x", "--block", "64"], 2, "with 4 bits alone"),
+        (["convert", "x.gguf", "--name", "x", "--bits", "8", "--block", "64"], 2, "with 4 bits alone"),
+        (["synth", "--shape", "smollm2-135m", "--block", "48"], 2, "32, 64 or 128"),
         (["synth", "--shape", "gpt-5"], 2, "known are qwen1.5-1.8b"),
         (["synth", "--shape", "smollm2-135m", "--name", "voice"], 2, "of the catalog"),
     ],
@@ -216,7 +221,11 @@ def test_a_model_of_random_weights_from_the_command_line(checkout: Checkout) -> 
     assert "ready" in checkout.run("synth", "--shape", "smollm2-135m", "--name", "mine").stderr
     rows = {row["name"]: row for row in checkout.json("list")["models"]}
     assert rows["mine"]["description"] == "random weights in the shape of smollm2-135m"
-    assert checkout.json("rm", "mine")["removed"][0]["bytes"] > 70e6
+    assert rows["mine"]["bytes"] > 70e6
+    manifest = checkout.root / "models/mine/manifest.json"
+    assert json.loads(manifest.read_bytes())["choices"]["block"] == 64
+    checkout.json("synth", "--shape", "smollm2-135m", "--name", "mine", "--block", "128")
+    assert json.loads(manifest.read_bytes())["choices"]["block"] == 128
 
 
 @pytest.mark.engine
@@ -227,3 +236,14 @@ def test_bits_of_ones_own_model(checkout: Checkout) -> None:
     assert "blk.0.attn_q.weight (Q8_0 to 4 bits)" in found["requantised"]
     assert checkout.json("rm", "mine")["removed"][0]["name"] == "mine"
     assert "8 tensors requantised: " in checkout.run("convert", str(gguf), "--name", "mine", "--bits=4").stderr
+
+
+@pytest.mark.engine
+def test_blocks_of_ones_own_model(checkout: Checkout) -> None:
+    tiny = Tiny(layers=1, weights="Q4_0", hidden=192, heads=3, kv_heads=1)
+    gguf = write_model(checkout.root / "mine.gguf", tiny, tiny_bpe.metadata())
+    found = checkout.json("convert", str(gguf), "--name", "mine", "--bits", "4", "--block", "128")
+    assert found["requantised"] == ["blk.0.ffn_down.weight (Q4_0 to 4 bits in blocks of 128)"]
+    assert found["notes"][0].startswith("7 matrices have smaller blocks")
+    manifest = json.loads((checkout.root / "models/mine/manifest.json").read_bytes())
+    assert (manifest["choices"]["bits"], manifest["choices"]["block"]) == (4, 128)

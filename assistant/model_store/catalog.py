@@ -19,7 +19,7 @@ import msgspec
 
 from assistant.errors import ConfigError, ModelUnknown, UsageError
 from assistant.messages import Stage
-from assistant.model_store.choices import OWN, Bits, Choices
+from assistant.model_store.choices import OWN, Bits, Block, Choices, block_problem
 
 Kind = Literal["mnn-llm", "whisper-ct2", "piper", "vosk"]
 Shape = dict[str, int | bool]
@@ -91,6 +91,8 @@ class Entry(_Record, frozen=True, kw_only=True):
     shape: Shape | None = None
     bits: Bits | None = None
     """Every matrix of a converted LLM in so many bits; None = the source's own."""
+    block: Block | None = None
+    """4 bits in blocks of so many weights; None = the source's own, or 32."""
     emergency_skip: tuple[int, ...] | None = None
     """Layers that the emergency graph of a converted LLM leaves out; None = by rule."""
     variant_of: str = ""
@@ -98,7 +100,7 @@ class Entry(_Record, frozen=True, kw_only=True):
 
     @property
     def choices(self) -> Choices:
-        return Choices(self.bits, self.emergency_skip)
+        return Choices(self.bits, self.emergency_skip, self.block)
 
     @property
     def download_bytes(self) -> int:
@@ -243,8 +245,10 @@ def _problems(entry: Entry) -> Iterable[str]:
 def _choice_problems(entry: Entry) -> Iterable[str]:
     if not entry.convert:
         if entry.choices != OWN or entry.variant_of:
-            yield "bits, emergency_skip and variant_of are for models that are converted"
+            yield "bits, block, emergency_skip and variant_of are for models that are converted"
         return
+    if wrong := block_problem(entry.bits, entry.block):
+        yield wrong
     try:
         entry.choices.skipped(int((entry.shape or {}).get("layers", 0)))
     except ValueError as error:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from assistant.errors import AssistantError, ModelError, ModelUnsupported, StageError, by_name
-from assistant.model_store.choices import OWN, Choices
+from assistant.model_store.choices import OWN, Block, Choices
 from assistant.model_store.json_command import child_environment
 
 Update = Callable[[int, int], None]
@@ -36,9 +36,10 @@ class Converters:
         command = [*self._gguf, str(source), *choices.arguments(), str(out), "--json"]
         return _shape(run(command, source.name, log, update), source.name)
 
-    def synthetic(self, shape: str, out: Path, log: Path, update: Update) -> dict[str, int | bool]:
-        """Writes an MNN model of random weights into `out`; gives its shape."""
-        return _shape(run([*self._synthetic, shape, str(out), "--json"], shape, log, update), shape)
+    def synthetic(self, shape: str, out: Path, log: Path, update: Update, block: Block) -> dict[str, int | bool]:
+        """Writes an MNN model of random weights into `out`, in 4-bit blocks of that size; gives its shape."""
+        command = [*self._synthetic, shape, str(out), f"--block={block}", "--json"]
+        return _shape(run(command, shape, log, update), shape)
 
     def voice(self, onnx: Path, config: Path, out: Path, log: Path, update: Update) -> None:
         """Writes the MNN form of a Piper voice into `out`."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from assistant.model_store import json_command
-from assistant.model_store.choices import Bits, Choices
+from assistant.model_store.choices import Bits, Block, checked
 from assistant.model_store.gguf import GgufFile
 from assistant.model_store.llm_conversion import ConversionReport, Progress, convert, free_bytes_of
 from assistant.model_store.manifest import sha256_of
@@ -26,6 +26,7 @@ def convert_gguf(
     progress: Progress | None = None,
     *,
     bits: Bits | None = None,
+    block: Block | None = None,
     emergency_skip: Sequence[int] | None = None,
     head_slices: int | None = None,
     source_sha256: str | None = None,
@@ -33,9 +34,9 @@ def convert_gguf(
 ) -> ConversionReport:
     """Converts one file; see `llm_conversion.convert` for what it writes and raises, and `choices` for the choices.
 
-    `source_sha256` saves hashing a file whose digest is known. Raises `ModelMissing` besides.
+    `source_sha256` saves hashing a file whose digest is known. Raises `ModelMissing` and `UsageError` besides.
     """
-    choices = Choices(bits, None if emergency_skip is None else tuple(emergency_skip))
+    choices = checked(bits, block, emergency_skip)
     with GgufFile(gguf) as source:
         return convert(
             source,
@@ -64,6 +65,7 @@ def throttled(progress: Progress, every_s: float = 0.05) -> Progress:
 def _add_choices(parser: argparse.ArgumentParser) -> None:
     """The options that `Choices.arguments` writes."""
     parser.add_argument("--bits", type=int, choices=(4, 8), help="every matrix in so many bits (default: the file's)")
+    parser.add_argument("--block", type=int, choices=(32, 64, 128), help="4 bits in blocks of so many weights")
     parser.add_argument(
         "--emergency-skip", type=_layers, metavar="N,N,...", help="layers that the emergency graph leaves out"
     )
@@ -83,7 +85,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     return json_command.run(
         lambda update: convert_gguf(
-            args.source, args.out, throttled(update), bits=args.bits, emergency_skip=args.emergency_skip
+            args.source,
+            args.out,
+            throttled(update),
+            bits=args.bits,
+            block=args.block,
+            emergency_skip=args.emergency_skip,
         )
     )
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from assistant.model_store import json_command
+from assistant.model_store.choices import Block, checked
 from assistant.model_store.convert_gguf import throttled
 from assistant.model_store.llm_conversion import ConversionReport, Progress, convert, free_bytes_of
-from assistant.model_store.synthetic_shapes import shape_of
+from assistant.model_store.synthetic_shapes import BLOCK, shape_of
 from assistant.model_store.synthetic_source import SyntheticSource
 
 
@@ -22,11 +23,13 @@ def convert_synthetic(
     out_dir: Path,
     progress: Progress | None = None,
     *,
+    block: Block = BLOCK,
     free_bytes: Callable[[Path], int] = free_bytes_of,
 ) -> ConversionReport:
     """The shape called `name`; see `llm_conversion.convert` for what it writes and raises. `UsageError` besides."""
-    source = SyntheticSource(name, shape_of(name))
-    return convert(source, out_dir, progress, sha256=source.sha256, free_bytes=free_bytes)
+    source = SyntheticSource(name, shape_of(name), block)
+    choices = checked(4, block)
+    return convert(source, out_dir, progress, sha256=source.sha256, choices=choices, free_bytes=free_bytes)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,9 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="convert_synthetic", description="Makes a model of random weights.")
     parser.add_argument("shape", help="the name of a shape")
     parser.add_argument("out", type=Path, help="the directory to write")
+    parser.add_argument("--block", type=int, choices=(32, 64, 128), default=BLOCK, help="weights that share a scale")
     parser.add_argument("--json", action="store_true", help="JSON lines on stdout, which is what it always prints")
     args = parser.parse_args(argv)
-    return json_command.run(lambda update: convert_synthetic(args.shape, args.out, throttled(update)))
+    return json_command.run(lambda update: convert_synthetic(args.shape, args.out, throttled(update), block=args.block))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""How GGUF's tensor types store weights: ggml's `enum ggml_type` and `block_*`. Imports nothing of ours."""
+"""How tensor types store weights: ggml's `enum ggml_type` and `block_*`, and two of our own. Imports nothing of ours.
+
+GGUF has no type whose 4-bit blocks are longer than 32 weights with a scale each; models of random weights need some.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,9 @@ FORMATS: dict[int, BlockFormat] = {
     30: BlockFormat("BF16", 1, 2),
 }
 """By ggml type number: what we can read."""
+
+WIDE_BLOCKS: dict[int, BlockFormat] = {size: BlockFormat(f"M4_{size}", size, 2 + size // 2) for size in (64, 128)}
+"""By weights of a block. No type of GGUF: a float16 scale, then 4-bit integers in MNN's own order, low ones last."""
 
 OTHER_TYPES = {
     4: "Q4_2", 5: "Q4_3", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS",

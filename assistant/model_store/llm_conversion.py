@@ -98,6 +98,9 @@ def _notes(plan: Plan, remark: str) -> list[str]:
         notes.append(f"the file does not say how it splits text into words; taken as {plan.tokenizer.pre!r}")
     if plan.tokenizer.pre == "llama-bpe":
         notes.append("a word that is a token but that no merges build comes in several tokens")
+    if plan.unblocked:
+        named = ", ".join(plan.unblocked[:3]) + (", ..." if len(plan.unblocked) > 3 else "")
+        notes.append(f"{len(plan.unblocked)} matrices have smaller blocks, as the chosen ones do not fit them: {named}")
     return notes
 
 

@@ -30,6 +30,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     slices: int
     requantised: list[str]
     """`name (type to n bits)` of each tensor whose weights will not be exactly the source's."""
+    unblocked: list[str] = []
+    """Tensors whose rows are no multiple of the chosen block."""
     bits: Bits | None = None
     """What every matrix is brought to; None = the source's own bits."""
     emergency_skip: list[int] = []
@@ -58,18 +60,22 @@ def make_plan(gguf: TensorSource, head_slices: int | None, choices: Choices = OW
     shape, tokenizer = read_shape(gguf), read_tokenizer(gguf)
     packings: dict[str, Packing] = {}
     requantised: list[str] = []
+    unblocked: list[str] = []
     for tensor in gguf.tensors.values():
         name = tensor.name.removesuffix(".weight")
         if tensor.rows == 1 or name.endswith(".attn_rot_embd"):
             continue
-        packing = packing_of(tensor.format.name, tensor.columns, choices.bits)
+        packing = packing_of(tensor.format.name, tensor.columns, choices.bits, choices.block)
         if packing is None:
             raise ModelUnsupported(
                 f"{gguf.path}: {tensor.name} has rows of {tensor.columns} weights, not a multiple of 8"
             )
         packings[name] = packing
+        if choices.block is not None and packing.block != choices.block:
+            unblocked.append(tensor.name)
         if not packing.exact:
-            requantised.append(f"{tensor.name} ({tensor.format.name} to {packing.bits} bits)")
+            blocks = f" in blocks of {packing.block}" if choices.block else ""
+            requantised.append(f"{tensor.name} ({tensor.format.name} to {packing.bits} bits{blocks})")
     bits = packings["token_embd" if shape.tied else "output"].bits
     slices = head_slices or head_slices_for(shape.vocab * shape.hidden * bits // 8, shape.tied)
     slices = min(slices, max(1, shape.vocab // 16))
@@ -79,6 +85,7 @@ def make_plan(gguf: TensorSource, head_slices: int | None, choices: Choices = OW
         packings=packings,
         slices=slices,
         requantised=requantised,
+        unblocked=unblocked,
         bits=choices.bits,
         emergency_skip=choices.skipped(shape.layers),
     )

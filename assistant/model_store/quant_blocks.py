@@ -135,6 +135,12 @@ def _of_k(raw: Bytes, size: int) -> Floats:
     return scale[..., None] * integers - least[..., None]
 
 
+def _of_m4(raw: Bytes, size: int) -> Floats:
+    blocks = _blocks(raw, 2 + size // 2)
+    nibbles = np.stack([blocks[:, :, 2:] >> 4, blocks[:, :, 2:] & 15], axis=-1).astype(np.float32)
+    return (nibbles - 8) * _half(blocks, 0)[:, :, None, None]
+
+
 def _of_q6_k(raw: Bytes) -> Floats:
     blocks = _blocks(raw, 210)
     scale = blocks[:, :, 192:208].view(np.int8).astype(np.float32) * _half(blocks, 208)[:, :, None]
@@ -154,6 +160,8 @@ _DEQUANTISE: dict[str, Callable[[Bytes], Floats]] = {
     "Q4_K": lambda raw: _of_k(raw, 144),
     "Q5_K": lambda raw: _of_k(raw, 176),
     "Q6_K": _of_q6_k,
+    "M4_64": lambda raw: _of_m4(raw, 64),
+    "M4_128": lambda raw: _of_m4(raw, 128),
 }
 
 
@@ -164,20 +172,22 @@ def dequantise(raw: Bytes, form: str) -> Floats:
 
 
 # --- GGUF -> MNN ----------------------------------------------------------------------------------------------------
-def packing_of(form: str, columns: int, bits: int | None = None) -> Packing | None:
-    """How a matrix of this type is carried over, in 4 or 8 bits and blocks of 32 when asked for.
+def packing_of(form: str, columns: int, bits: int | None = None, block: int | None = None) -> Packing | None:
+    """How a matrix of this type is carried over, in 4 or 8 bits when asked for; 4 bits in blocks of `block`, or of 32.
 
-    None when its rows fit no block (plain floats only).
+    Where rows are no multiple of `block`, it is as if it had not been asked for. None when they fit no block at all
+    (plain floats only).
     """
+    wanted = block if block and columns % block == 0 else 32
     own = _PACKINGS.get(form)
-    if own is not None and (bits is None or (own.bits, own.block) == (bits, 32)):
+    if own is not None and (bits is None or (own.bits, own.block) == (bits, wanted)):
         return own
     if own is not None and bits == 8 and own.bits == 4:
         return own._replace(bits=8)  # every level of 4 bits is one of 8
-    block = next((size for size in (32, 16, 8) if columns % size == 0), None)
-    if block is None:
+    size = next((size for size in (wanted, 16, 8) if columns % size == 0), None)
+    if size is None:
         return None
-    return Packing(4, block, True, False, exact=False) if bits == 4 else Packing(8, block, False, False, exact=False)
+    return Packing(4, size, True, False, exact=False) if bits == 4 else Packing(8, size, False, False, exact=False)
 
 
 _PACKINGS = {
@@ -189,6 +199,8 @@ _PACKINGS = {
     "Q4_K": Packing(4, 32, True, False),
     "Q5_K": Packing(8, 32, True, False),
     "Q6_K": Packing(8, 16, False, False),  # d * scale is a product of two numbers, 18 bits
+    "M4_64": Packing(4, 64, False, True),
+    "M4_128": Packing(4, 128, False, True),
 }
 
 
@@ -224,6 +236,11 @@ def _pack_k(raw: Bytes, size: int) -> tuple[Bytes, Floats]:
     return _q5_k_integers(blocks) + np.uint8(112), _affine(scale, -least, 16)
 
 
+def _pack_m4(raw: Bytes, size: int) -> tuple[Bytes, Floats]:
+    blocks = _blocks(raw, 2 + size // 2)
+    return blocks[:, :, 2:], _half(blocks, 0)
+
+
 def _pack_q6_k(raw: Bytes) -> tuple[Bytes, Floats]:
     blocks = _blocks(raw, 210)
     scale = blocks[:, :, 192:208].view(np.int8).astype(np.float32) * _half(blocks, 208)[:, :, None]
@@ -239,6 +256,8 @@ _REPACK: dict[str, Callable[[Bytes], tuple[Bytes, Floats]]] = {
     "Q4_K": lambda raw: _pack_k(raw, 144),
     "Q5_K": lambda raw: _pack_k(raw, 176),
     "Q6_K": _pack_q6_k,
+    "M4_64": lambda raw: _pack_m4(raw, 64),
+    "M4_128": lambda raw: _pack_m4(raw, 128),
 }
 
 

@@ -129,11 +129,11 @@ class ModelStore:
         except AssistantError:
             known = True  # the catalog is broken too; its own error comes with the command
         if manifest is not None and manifest.synthetic:
-            return f"assistant models synth --shape {manifest.synthetic} --name {name}"
+            return f"assistant models synth --shape {manifest.synthetic} --name {name}{_block(manifest)}"
         if known or manifest is None or manifest.converted_from is None:
             return f"assistant models fetch {name}"
         bits = f" --bits {manifest.choices.bits}" if manifest.choices.bits else ""
-        return f"assistant models convert {manifest.converted_from.file} --name {name}{bits}"
+        return f"assistant models convert {manifest.converted_from.file} --name {name}{bits}{_block(manifest)}"
 
     def _checked(self, name: str) -> tuple[Manifest | None, str]:
         """The manifest, unless it cannot be read, and what is wrong with the model; "" for nothing.
@@ -178,6 +178,11 @@ class ModelStore:
             if manifest.mnn_version != versions.mnn_version():
                 return f"it was converted for MNN {manifest.mnn_version}; now it is {versions.mnn_version()}"
         return "" if entry is None else _drift(entry, manifest)
+
+
+def _block(manifest: Manifest) -> str:
+    """As an option of a command."""
+    return f" --block {manifest.choices.block}" if manifest.choices.block else ""
 
 
 def _drift(entry: Entry, manifest: Manifest) -> str:

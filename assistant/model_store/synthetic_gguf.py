@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from assistant.model_store.gguf_types import FORMATS
+from assistant.model_store.gguf_types import FORMATS, BlockFormat
 
 TYPE_NUMBER = {form.name: number for number, form in FORMATS.items()}
 _SCALE = {"Q4_0": 0.2, "Q4_1": 0.2, "Q5_0": 0.1, "Q5_1": 0.1, "Q8_0": 0.012}
@@ -55,10 +55,9 @@ def _half(values: NDArray[Any]) -> NDArray[np.uint8]:
     return values.astype("<f2").view(np.uint8).reshape(*values.shape, 2)
 
 
-def random_rows(form: str, rows: int, columns: int, rng: np.random.Generator) -> NDArray[np.uint8]:
+def random_rows(kind: BlockFormat, rows: int, columns: int, rng: np.random.Generator) -> NDArray[np.uint8]:
     """Random weights of about 1 / sqrt(columns), uint8 [rows, row_bytes]."""
-    size = 1 / np.sqrt(columns)
-    kind = FORMATS[TYPE_NUMBER[form]]
+    form, size = kind.name, 1 / np.sqrt(columns)
     if kind.weights == 1:
         values = rng.normal(0, size, (rows, columns)).astype("<f4")
         if form == "F32":
@@ -74,7 +73,7 @@ def random_rows(form: str, rows: int, columns: int, rng: np.random.Generator) ->
         blocks[:, :, 0:2] = _half(scale / (8 * levels))
         blocks[:, :, 2:4] = _half(scale / 16)
     else:
-        blocks[:, :, 0:2] = _half(scale * _SCALE[form])
+        blocks[:, :, 0:2] = _half(scale * _SCALE.get(form, _SCALE["Q4_0"]))
         if form in ("Q4_1", "Q5_1"):
             blocks[:, :, 2:4] = _half(-scale * rng.uniform(1, 2, scale.shape))
     return blocks.reshape(rows, -1)
@@ -130,8 +129,9 @@ def write(path: Path, metadata: Mapping[str, Any], tensors: Iterable[Tensor], se
             if t.data is not None:
                 file.write(t.data)
                 continue
+            kind = FORMATS[TYPE_NUMBER[t.form]]
             for first in range(0, t.rows, _CHUNK_ROWS):
-                file.write(random_rows(t.form, min(_CHUNK_ROWS, t.rows - first), t.columns, rng).tobytes())
+                file.write(random_rows(kind, min(_CHUNK_ROWS, t.rows - first), t.columns, rng).tobytes())
         file.write(bytes(-file.tell() % 32))
     return path
 

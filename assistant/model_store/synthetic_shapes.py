@@ -1,4 +1,4 @@
-"""Shapes of well-known models, for models of random weights. Imports `llm_shape` and `synthetic_gguf`.
+"""Shapes of well-known models, for models of random weights. Imports `choices`, `llm_shape`, `synthetic_gguf`.
 
 The numbers are those of each model's published configuration, with the context cut to `MAX_POSITIONS`. Memory and speed
 depend on them and not on what the weights say, so nothing has to be downloaded to measure either.
@@ -7,11 +7,14 @@ depend on them and not on what the weights say, so nothing has to be downloaded 
 from __future__ import annotations
 
 from assistant.errors import UsageError
+from assistant.model_store.choices import Block
 from assistant.model_store.llm_shape import MAX_POSITIONS, LlmShape
 from assistant.model_store.synthetic_gguf import ModelSpec
 
 WEIGHTS = "Q4_0"
-"""Type of all matrices, the word table and the head included: 4 bits in blocks of 32."""
+"""Type of all matrices, the word table and the head included, where no longer blocks than 32 are asked for or fit."""
+BLOCK: Block = 64
+"""Unless another one is asked for: what MNN's own exports of these models have."""
 
 
 def _shape(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from assistant.bench.mnn_logits import REFERENCE, Job, run
 from assistant.errors import ModelUnsupported, UsageError
-from assistant.model_store.choices import EMERGENCY_GRAPH, Choices, checked_bits, default_skip
+from assistant.model_store.choices import EMERGENCY_GRAPH, Choices, checked, default_skip
 from assistant.model_store.convert_gguf import convert_gguf
 from assistant.model_store.numpy_llm import NumpyLlm
 from assistant.model_store.vocabulary import Vocabulary
@@ -103,6 +103,7 @@ def test_layers_that_cannot_be_left_out_are_refused(skip: list[int], gguf: Path,
         (Choices(8), ["--bits=8"]),
         (Choices(None, ()), ["--emergency-skip="]),
         (Choices(4, (2, 3)), ["--bits=4", "--emergency-skip=2,3"]),
+        (Choices(4, None, 64), ["--bits=4", "--block=64"]),
     ],
 )
 def test_choices_reach_the_converters_command(
@@ -117,6 +118,15 @@ def test_choices_reach_the_converters_command(
 
 
 def test_bits_are_four_or_eight() -> None:
-    assert [checked_bits(bits) for bits in (None, 4, 8)] == [None, 4, 8]
+    assert [checked(bits).bits for bits in (None, 4, 8)] == [None, 4, 8]
     with pytest.raises(UsageError, match="4 or 8"):
-        checked_bits(5)
+        checked(5)
+
+
+def test_blocks_are_of_three_sizes_and_of_four_bits() -> None:
+    assert [checked(4, block).block for block in (None, 32, 64, 128)] == [None, 32, 64, 128]
+    with pytest.raises(UsageError, match="32, 64 or 128"):
+        checked(4, 48)
+    for bits in (None, 8):
+        with pytest.raises(UsageError, match="with 4 bits alone"):
+            checked(bits, 64)

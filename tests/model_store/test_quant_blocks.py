@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from assistant.model_store.gguf_types import FORMATS
+from assistant.model_store.gguf_types import FORMATS, WIDE_BLOCKS
 from assistant.model_store.mnn_weights import unpermute
 from assistant.model_store.quant_blocks import Packing, dequantise, packing_of, repack
 from tests.model_store.tiny_gguf import random_rows
 
-NAMES = [form.name for form in FORMATS.values()]
-QUANTISED = [form.name for form in FORMATS.values() if form.weights > 1]
+KINDS = {form.name: form for form in [*FORMATS.values(), *WIDE_BLOCKS.values()]}
+NAMES = list(KINDS)
+QUANTISED = [form.name for form in KINDS.values() if form.weights > 1]
 
 
 def f16(raw: bytes, at: int) -> float:
@@ -65,11 +66,13 @@ WEIGHT: dict[str, Callable[[bytes, int], float]] = {
     "Q4_K": lambda raw, i: k_weight(raw, i, 16, 0),
     "Q5_K": lambda raw, i: k_weight(raw, i, 48, 16),
     "Q6_K": q6_weight,
+    "M4_64": lambda raw, i: f16(raw, 0) * ((raw[2 + i // 2] >> (0 if i % 2 else 4) & 15) - 8),
+    "M4_128": lambda raw, i: f16(raw, 0) * ((raw[2 + i // 2] >> (0 if i % 2 else 4) & 15) - 8),
 }
 
 
 def rows_of(form: str, rows: int = 3, columns: int = 512) -> NDArray[np.uint8]:
-    return random_rows(form, rows, columns, np.random.default_rng(5))
+    return random_rows(KINDS[form], rows, columns, np.random.default_rng(5))
 
 
 def unpacked(packed: NDArray[np.uint8], alphas: NDArray[np.floating], packing: Packing) -> NDArray[np.float32]:
@@ -86,7 +89,7 @@ def unpacked(packed: NDArray[np.uint8], alphas: NDArray[np.floating], packing: P
 @pytest.mark.parametrize("form", NAMES)
 def test_dequantise_agrees_with_the_format(form: str) -> None:
     raw = rows_of(form)
-    kind = next(f for f in FORMATS.values() if f.name == form)
+    kind = KINDS[form]
     found = dequantise(raw, form)
     blocks = raw.reshape(3, -1, kind.bytes)
     slow = [[WEIGHT[form](bytes(b), i) for b in row for i in range(kind.weights)] for row in blocks]
@@ -140,7 +143,8 @@ def test_four_bits_are_the_same_weights_in_eight(form: str) -> None:
     raw = rows_of(form)
     packing = packing_of(form, 512, 8)
     assert packing is not None
-    assert (packing.bits, packing.block) == (8, 32)
+    assert packing.bits == 8
+    assert packing.block == {"M4_64": 64, "M4_128": 128}.get(form, 32)
     assert packing.exact == (form != "Q6_K"), "its blocks of 16 are the only ones that do not fit"
     values, found = dequantise(raw, form), unpacked(*repack(raw, form, packing), packing)
     near = {"rtol": 1e-5, "atol": 1e-6} if packing.exact else {"rtol": 0, "atol": np.abs(values).max() / 127}
@@ -154,6 +158,25 @@ def test_in_four_bits_only_what_has_more_is_changed(form: str) -> None:
     assert (packing.bits, packing.block) == (4, 32)
     assert packing.exact == form.startswith("Q4")
     assert packing.exact or packing.asymmetric
+
+
+@pytest.mark.parametrize("block", [64, 128])
+@pytest.mark.parametrize("form", NAMES)
+def test_blocks_of_a_chosen_size_fit_the_weights_as_well_as_they_can(form: str, block: int) -> None:
+    packing = packing_of(form, 512, 4, block)
+    assert packing is not None
+    assert (packing.bits, packing.block, packing.exact) == (4, block, form == f"M4_{block}")
+    raw = rows_of(form)
+    values, found = dequantise(raw, form), unpacked(*repack(raw, form, packing), packing)
+    assert np.square(found - values).mean() < 0.02 * np.square(values).mean()
+
+
+def test_rows_that_are_no_multiple_of_the_block_stay_as_they_would_be_without_it() -> None:
+    for form in ("F16", "Q4_1", "Q8_0"):
+        assert packing_of(form, 576, 4, 128) == packing_of(form, 576, 4)
+    assert packing_of("Q4_1", 576, 4, 64) == Packing(4, 64, True, False, exact=False)
+    assert packing_of("Q4_1", 576, 4, 32) == packing_of("Q4_1", 576)
+    assert packing_of("F16", 40, 4, 64) == Packing(4, 8, True, False, exact=False)
 
 
 def test_what_sixteen_levels_can_say_is_said_exactly() -> None:

@@ -18,6 +18,7 @@ from assistant.bench.mnn_logits import Job, run
 from assistant.errors import FetchFailed, ModelError, ModelMissing, UsageError
 from assistant.model_store import manifest as manifests
 from assistant.model_store.chat_template import FORMATS
+from assistant.model_store.choices import Block, Choices
 from assistant.model_store.conversion import Converters
 from assistant.model_store.convert_synthetic import convert_synthetic
 from assistant.model_store.llm_conversion import convert
@@ -47,6 +48,7 @@ if shape.startswith("llama"):
     sys.exit("no llamas here")
 out.mkdir()
 (out / "llm.mnn").write_text(shape)
+(out / "blocks.txt").write_text(sys.argv[3])
 print(json.dumps({"report": {"shape": {"layers": 3}}}))
 """
 """Speaks the converter's protocol."""
@@ -59,18 +61,23 @@ def here(tmp_path: Path) -> Iterator[World]:
         yield made
 
 
-def made(here: World, shape: str, name: str | None = None) -> str:
-    command = [sys.executable, str(here.top / "own.py")]
-    return synthesise(here.store(), shape, name, converters=Converters(synthetic=command), free=lambda _: 1 << 40)
+def made(here: World, shape: str, name: str | None = None, block: Block = 64) -> str:
+    converters = Converters(synthetic=[sys.executable, str(here.top / "own.py")])
+    return synthesise(here.store(), shape, name, block=block, converters=converters, free=lambda _: 1 << 40)
 
 
+@pytest.mark.parametrize("block", [32, 64, 128])
 @pytest.mark.parametrize("name", SHAPES)
-def test_the_shapes_are_those_that_the_converter_reads_back(name: str) -> None:
-    source = SyntheticSource(name, SHAPES[name])
-    plan = make_plan(source, None)
+def test_the_shapes_are_those_that_the_converter_reads_back(name: str, block: Block) -> None:
+    source = SyntheticSource(name, SHAPES[name], block)
+    plan = make_plan(source, None, Choices(4, None, block))
     assert plan.shape == SHAPES[name]
     assert plan.requantised == []
     assert {packing.bits for packing in plan.packings.values()} == {4}
+    columns = {tensor.name.removesuffix(".weight"): tensor.columns for tensor in source.tensors.values()}
+    blocks = {name: packing.block for name, packing in plan.packings.items()}
+    assert blocks == {name: 32 if columns[name] % block else block for name in plan.packings}
+    assert [f"{name}.weight" for name, found in blocks.items() if found != block] == plan.unblocked
     assert disk_bytes(SHAPES[name]) >= sizes(source, plan)[1] - (32 << 20)
 
 
@@ -160,7 +167,7 @@ def test_it_is_made_once_and_again_when_it_is_damaged(here: World) -> None:
     made(here, "smollm2-135m")
     assert file.stat().st_ino == first
     os.truncate(file, 3)
-    assert "synth --shape smollm2-135m --name synth-smollm2-135m" in here.store().fix(
+    assert "synth --shape smollm2-135m --name synth-smollm2-135m --block 64" in here.store().fix(
         "synth-smollm2-135m", manifests.read(file.parent)
     )
     made(here, "smollm2-135m")
@@ -176,6 +183,30 @@ def test_one_from_an_older_converter_is_made_again(here: World) -> None:
     assert here.store().status("mine").state is State.OUTDATED
     made(here, "smollm2-135m", "mine")
     assert here.store().status("mine").state is State.READY
+
+
+def test_one_with_other_blocks_is_made_anew(here: World) -> None:
+    made(here, "smollm2-135m")
+    folder = here.models / "synth-smollm2-135m"
+    for block in (128, 32, 64):
+        made(here, "smollm2-135m", block=block)
+        manifest = manifests.read(folder)
+        assert manifest is not None
+        assert (manifest.synthetic, manifest.choices) == ("smollm2-135m", Choices(4, None, block))
+        assert (folder / "blocks.txt").read_text() == f"--block={block}"
+    assert here.leftovers() == []
+
+
+def test_one_from_before_blocks_is_made_anew(here: World) -> None:
+    made(here, "smollm2-135m")
+    folder = here.models / "synth-smollm2-135m"
+    manifest = manifests.read(folder)
+    assert manifest is not None
+    manifests.write(folder, msgspec.structs.replace(manifest, choices=Choices()))
+    made(here, "smollm2-135m")
+    renewed = manifests.read(folder)
+    assert renewed is not None
+    assert renewed.choices.block == 64
 
 
 def test_names_that_are_taken_and_shapes_that_nobody_knows(here: World) -> None:

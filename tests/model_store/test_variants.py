@@ -71,6 +71,25 @@ def test_a_users_own_model_is_repaired_with_the_bits_that_it_had(here: World) ->
         here.store().open("mine")
 
 
+def test_blocks_of_ones_own_are_kept_and_told(here: World) -> None:
+    (here.top / "mine.gguf").write_bytes(b"GGUF mine")
+    here.fetcher().convert_file(here.top / "mine.gguf", "mine", Choices(4, None, 64))
+    assert asked(here) == ["--bits=4 --block=64"]
+    (here.models / "mine/llm.mnn").unlink()
+    with pytest.raises(ModelDamaged, match=r"convert mine\.gguf --name mine --bits 4 --block 64"):
+        here.store().open("mine")
+
+
+def test_other_blocks_in_the_catalog_mean_another_conversion(here: World) -> None:
+    here.fetcher().fetch("llm-w4")
+    catalog = here.top / "catalog.toml"
+    catalog.write_text(catalog.read_text().replace("bits = 4", "bits = 4\nblock = 128"))
+    assert here.store().status("llm-w4").state is State.OUTDATED
+    assert here.fetcher().fetch("llm-w4").action == "updated"
+    assert asked(here)[-1] == "--bits=4 --block=128 --emergency-skip="
+    assert here.fetcher().fetch("llm-w4").action == "none"
+
+
 def test_a_manifest_from_before_variants_is_one_of_the_sources_own_bits(here: World) -> None:
     here.fetcher().fetch("llm")
     file = here.models / "llm" / manifests.FILE_NAME
@@ -105,6 +124,9 @@ def test_a_model_of_random_weights_is_listed_as_what_it_is(here: World) -> None:
         ('variant_of = "llm"', 'variant_of = "none"', "another model of the catalog"),
         ('variant_of = "llm"', 'variant_of = "llm-w4"', "another model of the catalog"),
         ("bits = 4", "bits = 5", "Invalid enum value 5"),
+        ("bits = 4", "bits = 4\nblock = 48", "Invalid enum value 48"),
+        ("bits = 4", "block = 64", "with 4 bits alone"),
+        ("bits = 4", "bits = 8\nblock = 64", "with 4 bits alone"),
         ("emergency_skip = []", "emergency_skip = [0]", "cannot be left out"),
         ('name = "vosk-en"', 'name = "vosk-en"\nbits = 4', "for models that are converted"),
     ],
