@@ -103,6 +103,8 @@ class Assistant:
             emergency=has_emergency_graph,
             emit=self._emit,
         )
+        self._tell_needs()  # or the ledger could not say in which mode it will be
+        self.memory.holdings.told()
         return self
 
     async def __aexit__(

@@ -193,11 +193,16 @@ def stage_spec(stage: Stage, config: Config, store: ModelStore) -> StageSpec:
     kv_home: KvHome = "memory"
     match stage:
         case Stage.LLM:
+            context = min(
+                settings.context_tokens, int((model.shape or {}).get("max_position", settings.context_tokens))
+            )
+            if context < settings.context_tokens:
+                log.warning("stages.llm.context_tokens: model %r has a context of %d", model.name, context)
             kv_token = kv_bytes(model.shape or {}, 1, 1)
-            kv_all = kv_bytes(model.shape or {}, slot_tokens(settings.context_tokens), settings.slots)
+            kv_all = kv_bytes(model.shape or {}, slot_tokens(context), settings.slots)
             kv_home, kv_dir = kv_files.home_of(settings.kv_cache, kv_all, paths.cache_dir() / engine)
             options = {
-                "context_tokens": settings.context_tokens,
+                "context_tokens": context,
                 "slots": settings.slots,
                 "prefill_chunk": settings.prefill_chunk,
                 "attention_mode": settings.attention_mode,

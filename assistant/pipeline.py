@@ -128,6 +128,7 @@ class Pipeline:
         parts = {stage: self._stages(stage) for stage in wanted}
         for supervisor in parts.values():
             supervisor.reset_figures()
+            self._memory.holdings.watch_anew(supervisor.name)
         if Stage.TTS in parts:  # the last one: nobody shall hear of it after the whole answer was written
             self._memory.check_ever(parts[Stage.TTS])
         return parts

@@ -195,6 +195,15 @@ def _never(snapshot: Snapshot, needs: Sequence[Need], cost: int) -> str:
         f" - margin {_mib(snapshot.margin)}{snapshot.margin_note} - our own processes {_mib(snapshot.base)} leaves"
         f" {f'{_mib(room)} MiB' if room > 0 else 'nothing'};"
         f" raise memory.budget_mib or lower memory.margin_mib, or choose a smaller stages.{needs[0].stage}.model"
+        f"{_of_conversations(needs)}"
+    )
+
+
+def _of_conversations(needs: Sequence[Need]) -> str:
+    return "".join(
+        f", or less of stages.{need.stage}.slots or context_tokens: keys and values take {_mib(need.kv)} of it"
+        for need in needs
+        if need.kv
     )
 
 

@@ -27,6 +27,8 @@ DISK_FROM = 160 << 20
 """Bytes of keys and values from which `auto` takes the disk: they would fill what a 2 GB machine has left beside a
 model of 1 to 2 B weights."""
 _SPARE = 16 << 20
+ROOM = 64
+"""Tokens for which MNN makes room beyond those that it has."""
 
 
 def home_of(setting: str, size: int, disk: Path, shared: Path = SHARED_MEMORY) -> tuple[KvHome, Path | None]:
@@ -39,12 +41,24 @@ def home_of(setting: str, size: int, disk: Path, shared: Path = SHARED_MEMORY) -
     in_memory: tuple[KvHome, Path] = "memory", shared / f"assistant-kv-{os.getuid()}"
     first = on_disk if setting == "disk" or (setting == "auto" and size >= DISK_FROM) else in_memory
     for home, folder in (first, in_memory if first is on_disk else on_disk) if setting == "auto" else (first,):
-        if _free(folder.parent) >= size + _SPARE:
+        if _ours(folder) and free(folder) >= size + _SPARE:
             return home, folder
     return "heap", None
 
 
-def _free(folder: Path) -> int:
+def _ours(folder: Path) -> bool:
+    """Whether nobody else has made it, or could look into it: /dev/shm is everybody's."""
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+
+
+def free(folder: Path) -> int:
+    """Bytes that may be written below `folder`, whether it exists or not."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     try:
@@ -59,13 +73,20 @@ class KvFiles(Closing):
 
     def __init__(self, root: Path, weights: Path | None) -> None:
         """`weights`: the folder of mapped weights, which MNN expects in the same place. Raises `OSError`."""
-        _own(root)
-        _sweep(root)
+        with contextlib.suppress(FileExistsError):
+            root.mkdir(mode=0o700, parents=True)
+        if not _ours(root):
+            raise PermissionError(f"{root} is not a folder of ours alone")
+        sweep(root)
         self.path = root / f"{os.getpid()}-{process_start(os.getpid())}"
         shutil.rmtree(self.path, ignore_errors=True)
         self.path.mkdir(mode=0o700)
         for file in weights.resolve().iterdir() if weights is not None else ():
             (self.path / file.name).symlink_to(file)
+
+    def has_room(self, size: int) -> bool:
+        """Whether `size` bytes more can be written: what does not fit into a mapped file ends the process."""
+        return free(self.path) >= size + _SPARE // 4
 
     def hide(self) -> None:
         """Takes the names off files that MNN has opened meanwhile; it goes on using them. Empty ones take their places,
@@ -80,17 +101,14 @@ class KvFiles(Closing):
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def _own(root: Path) -> None:
-    """Makes the folder, or raises `PermissionError` when somebody else has made it: /dev/shm is everybody's."""
-    with contextlib.suppress(FileExistsError):
-        root.mkdir(mode=0o700, parents=True)
-    found = root.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise PermissionError(f"{root} is not a folder of ours alone")
+def sweep(root: Path) -> None:
+    """Removes what killed workers have left: a folder of links, and files whose names there was no time to take off.
+    Never raises."""
+    with contextlib.suppress(OSError):
+        _sweep(root)
 
 
 def _sweep(root: Path) -> None:
-    """Removes what killed workers have left: a folder of links, and files whose names there was no time to take off."""
     for folder in root.iterdir():
         pid, _, started = folder.name.partition("-")
         if pid.isdigit() and started.isdigit() and process_start(int(pid)) != int(started):

@@ -23,7 +23,7 @@ from assistant.model_store.derived_check import Check
 from assistant.model_store.vocabulary import Vocabulary
 from assistant.stages import mnn_cache
 from assistant.stages.base import EngineConfig, EngineInfo
-from assistant.stages.kv_files import KvFiles
+from assistant.stages.kv_files import ROOM, KvFiles
 from assistant.stages.llm_mnn_weights import makes_sense, open_model
 from assistant.stages.llm_prompt import Prompts
 from assistant.stages.llm_slot import Logits, Slot, Slots, open_slot, pieces
@@ -71,6 +71,7 @@ class MnnLlm:
         self._check: Check | None = None
         self._context = self._options.context_tokens
         self._files: mnn_cache.Stamps = ()
+        self._kv_token = 0
         self._vocabulary: Vocabulary
         self._prompts: Prompts
 
@@ -85,7 +86,9 @@ class MnnLlm:
     def load(self) -> None:
         """Raises `ModelDamaged` or `EngineFailed`; a missing cache is made first, which takes seconds per GB."""
         self._vocabulary = Vocabulary.open(self._config.model_dir)
-        self._context = min(self._context, int(self._vocabulary.facts.shape["max_position"]))
+        shape = self._vocabulary.facts.shape
+        self._context = min(self._context, int(shape["max_position"]))
+        self._kv_token = 2 * 4 * shape["layers"] * shape["kv_heads"] * shape["head_dim"]
         self._files = mnn_cache.stamps(self._config.model_dir)
         if self._config.distrust_cache:
             self._cache.drop()
@@ -115,9 +118,9 @@ class MnnLlm:
         if not self._check.pending:
             self._note()  # MNN has just written its constants; otherwise the check is asked before the first word
 
-    def _open(self, weights: Path | None) -> None:
+    def _open(self, weights: Path | None, *, on_heap: bool = False) -> None:
         self._close()
-        self._kv = self._kv_files(weights)
+        self._kv = None if on_heap else self._kv_files(weights)
         folder = self._kv.path if self._kv else weights
         self._llm = open_model(
             self._config.model_dir,
@@ -132,6 +135,11 @@ class MnnLlm:
         self._prompts = Prompts(self._llm, self._vocabulary, self._context)
         more = [open_slot(self._llm, mnn_cache.GRAPHS["full"]) for _ in range(1, self._options.slots)]
         self._slots = {"full": Slots([self._slot(llm) for llm in (self._llm, *more)])}
+
+    def _kv_missing(self) -> int:
+        """Bytes that full slots would still take."""
+        held = sum(slots.held for slots in self._slots.values())
+        return self._kv_token * max(0, self._options.slots * (self._context + ROOM) - held)
 
     def _kv_files(self, weights: Path | None) -> KvFiles | None:
         if not self._options.kv_dir:
@@ -163,6 +171,9 @@ class MnnLlm:
         self._prompts.check(request.turns)
         fitted = fit(request.turns, self._prompts.encode, self._context, request.max_new_tokens)
         yield Progress(done=0, total=len(fitted.prompt))
+        if self._kv is not None and not self._kv.has_room(self._kv_missing()):
+            log.warning("no room is left in %s: keys and values go on the heap", self._kv.path)
+            self._open(self._mapped.path if self._mapped else None, on_heap=True)
         slot, kept, logits = yield from self._trusted_prefill(request, fitted.prompt)
         done = yield from self._decode(request, slot, logits, fitted.prompt)
         yield msgspec.structs.replace(
@@ -258,9 +269,7 @@ class MnnLlm:
         if makes_sense(logits):
             return logits
         if self._mapped is None:
-            raise ModelDamaged(
-                f"the model computed no numbers; run 'assistant models verify {self._config.model}'",
-            )
+            raise ModelDamaged(f"the model computed no numbers; run 'assistant models verify {self._config.model}'")
         self._forget()
         raise EngineFailed(
             "the model computed no numbers: its weight cache was damaged and is made anew; ask again",

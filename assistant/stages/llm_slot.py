@@ -127,6 +127,11 @@ class Slots:
         self._slots = list(slots)
         self._turns = itertools.count(1)
 
+    @property
+    def held(self) -> int:
+        """Tokens in all of them."""
+        return sum(len(slot.tokens) for slot in self._slots)
+
     def shrink(self) -> None:
         for slot in self._slots:
             slot.conversation = ""

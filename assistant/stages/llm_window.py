@@ -38,8 +38,8 @@ def fit(turns: tuple[Turn, ...], encode: Encode, context: int, max_new_tokens: i
             prompt = encode(turns)
     if context - len(prompt) < min(LEAST_ANSWER, max_new_tokens):
         raise BadText(
-            f"the prompt has {len(prompt)} tokens and the context {context}; say it shorter, or raise"
-            " stages.llm.context_tokens",
+            f"the prompt has {len(prompt)} tokens, which leaves no room for an answer in a context of {context}; say it"
+            " shorter, or raise stages.llm.context_tokens",
             code="prompt-too-long",
         )
     return Fitted(prompt, dropped)

@@ -23,6 +23,7 @@ from assistant.memory_orchestrator.policy import Need
 from assistant.memory_orchestrator.pressure import RELIEF, Relief
 from assistant.memory_orchestrator.probe import Usage
 from assistant.messages import Emit, KvHome, LlmDone, Progress, Stage, StageOutput, StageRequest
+from assistant.stages import kv_files
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.lifecycle import OVER_MEMORY, WorkerState
@@ -217,6 +218,8 @@ class Supervisor:
         worker, self._worker = self._worker, None
         if worker is not None:
             await worker.stop()
+        if folder := (self.spec.options or {}).get("kv_dir"):
+            kv_files.sweep(Path(folder))
 
     def kill(self, why: str) -> None:
         if self._worker is not None:

@@ -33,6 +33,14 @@ def test_the_place_follows_setting_size_and_room(setting: str, size: int, home: 
     assert folder == {"memory": shared / f"assistant-kv-{os.getuid()}", "disk": disk / "kv", "heap": None}[home]
 
 
+def test_a_folder_that_somebody_else_has_made_is_passed_by(tmp_path: Path) -> None:
+    shared = tmp_path / "shm"
+    (shared / f"assistant-kv-{os.getuid()}").mkdir(parents=True, mode=0o777)
+    (shared / f"assistant-kv-{os.getuid()}").chmod(0o777)
+    assert home_of("auto", MIB, tmp_path, shared)[0] == "disk"
+    assert home_of("memory", MIB, tmp_path, shared) == ("heap", None)
+
+
 def test_a_machine_without_shared_memory_takes_the_disk(tmp_path: Path) -> None:
     if os.getuid() == 0:
         shared = Path("/proc/sys")  # no file system that lets even root write

@@ -19,6 +19,7 @@ from assistant.messages import Stage as S
 from assistant.model_store.store import ModelInfo
 from assistant.stages.kv_files import SHARED_MEMORY
 from assistant.stages.lifecycle import WorkerState
+from tests.stages.disks import mounted_tmpfs
 from tests.stages.running import FRANCE, SYSTEM, collect, config_of, copied, done_of, question, running, text_of
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(60)]
@@ -188,6 +189,27 @@ def test_a_place_that_cannot_be_had_costs_memory_not_the_answer(llm: ModelInfo, 
             await test(worker)
 
     asyncio.run(run())
+
+
+@pytest.mark.root
+def test_a_place_that_others_fill_up_later_costs_memory_not_the_answer(
+    llm: ModelInfo, cache: Path, tmp_path: Path
+) -> None:
+    request = LlmRequest(turns=turns(LONG + FRANCE), max_new_tokens=12)
+
+    async def test(worker: Any) -> None:
+        first = text_of(await collect(worker, request))
+        assert Probe().usage(worker.pid).shm > 10 * MIB
+        with pytest.raises(OSError, match="No space"), (disk / "filler").open("wb") as filler:
+            while True:
+                filler.write(bytes(MIB))
+                filler.flush()
+        await collect(worker, question("Something else.", max_new_tokens=1))
+        assert text_of(await collect(worker, request)) == first
+        assert Probe().usage(worker.pid).shm < MIB
+
+    with mounted_tmpfs(tmp_path / "shm", "100m") as disk:
+        with_worker(llm, cache, test, kv_home="memory", kv_dir=str(disk / "kv"))
 
 
 # --- the window -----------------------------------------------------------------------------------------------------
