@@ -48,6 +48,8 @@ PUBLISHED = {
     32: Published(310, 410, 2.4),
     16: Published(250, 520, 1.9),
 }
+PUBLISHED_TOKENS = 512
+"""Length of the prompt that they are compared at; other lengths, and other models, are compared with nothing."""
 BEST_TPS = max(one.tps or 0.0 for one in PUBLISHED.values())
 
 
@@ -77,8 +79,9 @@ class Targets(msgspec.Struct, frozen=True, kw_only=True):
     anon_mib: float = ANON_MIB
     decode_tps: float = DECODE_TIMES * BEST_TPS
     prefill_against_no_chunks: float = PREFILL_SLOWER
-    anon_reached: bool
-    decode_reached: bool
+    anon_reached: bool | None
+    decode_reached: bool | None
+    """Both None: not comparable, another model or prompt than the published figures are of."""
     prefill_reached: bool | None
     """None: there was no row without chunks, or no other."""
 
@@ -92,14 +95,20 @@ class Chunks(msgspec.Struct, frozen=True, kw_only=True):
     reached: bool
 
 
+def comparable(model: str, tokens: int) -> bool:
+    """Whether the published figures are of this model's shape and a prompt of so many tokens."""
+    return BIG_SHAPE in model and tokens == PUBLISHED_TOKENS
+
+
 def judged(model: str, threads: int, rounds: int, rows: tuple[Row, ...]) -> Chunks:
     ratios = [row.against_no_chunks for row in rows if row.chunk is not None and row.against_no_chunks is not None]
+    judging = all(comparable(model, row.prompt_tokens) for row in rows)
     targets = Targets(
-        anon_reached=all(row.peak_anon_mib <= ANON_MIB for row in rows),
-        decode_reached=all(row.decode_tps >= DECODE_TIMES * BEST_TPS for row in rows),
+        anon_reached=all(row.peak_anon_mib <= ANON_MIB for row in rows) if judging else None,
+        decode_reached=all(row.decode_tps >= DECODE_TIMES * BEST_TPS for row in rows) if judging else None,
         prefill_reached=all(ratio <= PREFILL_SLOWER for ratio in ratios) if ratios else None,
     )
-    reached = targets.anon_reached and targets.decode_reached and targets.prefill_reached is not False
+    reached = False not in (targets.anon_reached, targets.decode_reached, targets.prefill_reached)
     return Chunks(model=model, threads=threads, rounds=rounds, rows=rows, targets=targets, reached=reached)
 
 
@@ -128,12 +137,21 @@ async def measure(chosen: Chosen, tokens: int, chunks: Sequence[int | None], kv_
                 timed[chunk].append(await once(specs[chunk], server, asking(prompt, DECODED)))
     finally:
         await server.close()
-    rows = tuple(_row(chunk, specs[chunk], watched[chunk], timed[chunk], timed.get(None)) for chunk in chunks)
+    published = PUBLISHED if comparable(chosen.name, tokens) else {}
+    rows = tuple(
+        _row(chunk, specs[chunk], watched[chunk], timed[chunk], timed.get(None), published.get(chunk))
+        for chunk in chunks
+    )
     return judged(chosen.name, specs[chunks[0]].threads, rounds, rows)
 
 
 def _row(
-    chunk: int | None, spec: StageSpec, watched: Answered, timed: list[Answered], whole: list[Answered] | None
+    chunk: int | None,
+    spec: StageSpec,
+    watched: Answered,
+    timed: list[Answered],
+    whole: list[Answered] | None,
+    published: Published | None,
 ) -> Row:
     against = [one.first_token_ms / other.first_token_ms for one, other in zip(timed, whole or [], strict=False)]
     return Row(
@@ -149,7 +167,7 @@ def _row(
         new_tokens=min(one.new_tokens for one in timed),
         load_ms=round(statistics.median(one.load_ms for one in timed), 1),
         against_no_chunks=round(statistics.median(against), 3) if against else None,
-        published=PUBLISHED.get(chunk),
+        published=published,
     )
 
 
@@ -158,32 +176,49 @@ def named(chunk: int | None) -> str:
 
 
 def table(found: Chunks) -> str:
+    """With the published figures beside ours where the two are comparable."""
+    with_published = found.targets.anon_reached is not None
+    titles = [
+        f"{'':6}{'---- measured ' + '-' * 52:<68}{'---- published ' + '-' * 13:<28}{'-- ratios --':>14}",
+        f"{'chunk':>6}{'anon MiB':>10}{'file MiB':>10}{'KV MiB':>9}{'first ms':>10}{'to none':>9}{'tok/s':>8}"
+        f"{'load ms':>9}",
+    ]
+    if with_published:
+        titles[1] += f"{'':3}{'peak MB':>9}{'ms':>8}{'tok/s':>8}{'':3}{'memory':>8}{'tok/s':>7}"
     lines = [
         f"{found.model}, {found.rows[0].prompt_tokens} prompt tokens, {found.threads} threads, keys and values:"
         f" {found.rows[0].kv_home}",
-        f"{'':6}{'---- measured ' + '-' * 52:<68}{'---- published ' + '-' * 13:<28}{'-- ratios --':>14}",
-        f"{'chunk':>6}{'anon MiB':>10}{'file MiB':>10}{'KV MiB':>9}{'first ms':>10}{'to none':>9}{'tok/s':>8}"
-        f"{'load ms':>9}{'':3}{'peak MB':>9}{'ms':>8}{'tok/s':>8}{'':3}{'memory':>8}{'tok/s':>7}",
+        *(titles if with_published else titles[1:]),
     ]
     for row in found.rows:
-        other = row.published or Published(0, None, None)
         against = "" if row.against_no_chunks is None else f"{row.against_no_chunks:.2f}"
         lines.append(
             f"{named(row.chunk):>6}{row.peak_anon_mib:>10.1f}{row.peak_file_mib:>10.1f}{row.kv_mib:>9.1f}"
             f"{row.first_token_ms:>10.0f}{against:>9}{row.decode_tps:>8.1f}{row.load_ms:>9.0f}"
-            f"{'':3}{other.peak_mb or '':>9}{other.latency_ms or '-':>8}{other.tps or '-':>8}"
-            f"{'':3}{_ratio(row.peak_anon_mib * 1.048576, other.peak_mb):>8}{_ratio(row.decode_tps, other.tps):>7}"
+            f"{_published(row) if with_published else ''}"
         )
-    targets = found.targets
-    lines += [
-        "anon: with keys and values where they lie in memory; file: mapped weights, which the kernel can drop",
-        "published: another assistant on a slower board; only 'none' is its whole process, out of memory",
-        f"anonymous <= {targets.anon_mib:g} MiB in every row: {_said(targets.anon_reached)}",
-        f"decode >= {targets.decode_tps:g} tok/s ({DECODE_TIMES:g} x the best published):"
-        f" {_said(targets.decode_reached)}",
-        f"first token with chunks <= {targets.prefill_against_no_chunks:g} x without: {_said(targets.prefill_reached)}",
-    ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_verdict(found.targets)])
+
+
+def _published(row: Row) -> str:
+    other = row.published or Published(0, None, None)
+    return (
+        f"{'':3}{other.peak_mb or '-':>9}{other.latency_ms or '-':>8}{other.tps or '-':>8}"
+        f"{'':3}{_ratio(row.peak_anon_mib * 1.048576, other.peak_mb):>8}{_ratio(row.decode_tps, other.tps):>7}"
+    )
+
+
+def _verdict(targets: Targets) -> list[str]:
+    lines = ["anon: with keys and values where they lie in memory; file: mapped weights, which the kernel can drop"]
+    if targets.anon_reached is not None:
+        lines += [
+            "published: another assistant on a slower board; only 'none' is its whole process, out of memory",
+            f"anonymous <= {targets.anon_mib:g} MiB in every row: {_said(targets.anon_reached)}",
+            f"decode >= {targets.decode_tps:g} tok/s ({DECODE_TIMES:g} x the best published):"
+            f" {_said(targets.decode_reached)}",
+        ]
+    prefill = f"first token with chunks <= {targets.prefill_against_no_chunks:g} x without"
+    return [*lines, f"{prefill}: {_said(targets.prefill_reached)}"]
 
 
 def _ratio(ours: float, theirs: float | None) -> str:
@@ -211,7 +246,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="assistant bench chunks", description="What each size of chunks costs.")
     parser.add_argument("--shape", default="", help=f"a synthetic model of this shape (default {BIG_SHAPE})")
     parser.add_argument("--model", default="", help="a model by name or folder instead; 'embedded' is the default one")
-    parser.add_argument("--prompt-tokens", type=int, default=512, help="length of the prompt (default 512)")
+    parser.add_argument(
+        "--prompt-tokens", type=int, default=PUBLISHED_TOKENS, help="length of the prompt (default 512)"
+    )
     parser.add_argument(
         "--chunks", default="none,128,64,32,16", help="prompt tokens at once (default none,128,64,32,16)"
     )

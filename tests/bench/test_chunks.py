@@ -15,19 +15,20 @@ import pytest
 
 from assistant.bench import chunks
 from assistant.bench.chunks import Row, judged, parsed_chunks, table
-from assistant.bench.llm_model import choose, whole_pieces
+from assistant.bench.llm_model import BIG_SHAPE, choose, whole_pieces
 from assistant.bench.llm_runs import asking, fitted, mapped, once, text_of
 from assistant.errors import ModelMissing, UsageError
 from assistant.model_store.store import ModelInfo
 from assistant.stages.fork_client import ForkServer
 
+BIG = f"synth-{BIG_SHAPE}"
 FIXED_KEYS = ("chunk", "peak_anon_mib", "peak_file_mib", "kv_mib", "first_token_ms", "decode_tps")
 
 
-def row(chunk: int | None, anon: float = 100, tps: float = 20, against: float | None = 1.0) -> Row:
+def row(chunk: int | None, anon: float = 100, tps: float = 20, against: float | None = 1.0, tokens: int = 512) -> Row:
     return Row(
         chunk=chunk, peak_anon_mib=anon, peak_file_mib=1000, kv_mib=200, first_token_ms=9000, decode_tps=tps,
-        kv_measured_mib=190, kv_home="disk", prompt_tokens=512, new_tokens=32, load_ms=50, against_no_chunks=against,
+        kv_measured_mib=190, kv_home="disk", prompt_tokens=tokens, new_tokens=32, load_ms=50, against_no_chunks=against,
         published=chunks.PUBLISHED.get(chunk),
     )  # fmt: skip
 
@@ -72,7 +73,7 @@ def test_the_text_goes_on_for_as_long_as_is_wanted() -> None:
 
 # --- how it judges --------------------------------------------------------------------------------------------------
 def test_all_targets_reached() -> None:
-    found = judged("m", 2, 2, (row(None), row(128), row(16, against=1.09)))
+    found = judged(BIG, 2, 2, (row(None), row(128), row(16, against=1.09)))
     assert found.reached
     assert (found.targets.anon_reached, found.targets.decode_reached, found.targets.prefill_reached) == (True,) * 3
     assert found.targets.decode_tps == pytest.approx(12.4)
@@ -87,7 +88,7 @@ def test_all_targets_reached() -> None:
     ],
 )
 def test_one_bad_row_misses_one_target(bad: Row, missed: str) -> None:
-    found = judged("m", 2, 2, (row(None), bad))
+    found = judged(BIG, 2, 2, (row(None), bad))
     targets = msgspec.structs.asdict(found.targets)
     assert not found.reached
     assert [name for name in targets if name.endswith("_reached") and not targets[name]] == [missed]
@@ -95,16 +96,34 @@ def test_one_bad_row_misses_one_target(bad: Row, missed: str) -> None:
 
 
 def test_without_a_row_to_compare_with_nothing_is_said_of_prefill() -> None:
-    found = judged("m", 2, 1, (row(128, against=None),))
+    found = judged(BIG, 2, 1, (row(128, against=None),))
     assert found.targets.prefill_reached is None
     assert found.reached
     assert "not measured" in table(found)
 
 
 def test_the_table_has_the_published_figures_and_their_ratios() -> None:
-    lines = table(judged("m", 2, 1, (row(None), row(64, anon=100, tps=28)))).splitlines()
+    lines = table(judged(BIG, 2, 1, (row(None), row(64, anon=100, tps=28)))).splitlines()
     words = next(line for line in lines if line.split()[:1] == ["64"]).split()
     assert words[-5:] == ["420", "350", "2.8", "0.25", "10.00"]
+
+
+@pytest.mark.parametrize(("model", "tokens"), [("smollm2-135m-instruct", 512), (BIG, 64)])
+def test_another_model_or_prompt_is_compared_with_nothing_published(model: str, tokens: int) -> None:
+    rows = (row(None, anon=900, tps=1, tokens=tokens), row(16, anon=900, tps=1, tokens=tokens))
+    found = judged(model, 2, 1, tuple(msgspec.structs.replace(one, published=None) for one in rows))
+    assert (found.targets.anon_reached, found.targets.decode_reached) == (None, None)
+    assert found.reached
+    text = table(found)
+    assert not any(word in text for word in ("published", "ratios", "MISSED", "not measured", "anonymous"))
+    assert [line.split()[0] for line in text.splitlines()[1:4]] == ["chunk", "none", "16"]
+    assert not judged(model, 2, 1, (rows[0], row(16, against=1.2, tokens=tokens))).reached
+
+
+def test_a_size_that_nobody_published_is_judged_all_the_same() -> None:
+    found = judged(BIG, 2, 1, (row(None), row(256, anon=151)))
+    assert found.targets.anon_reached is False
+    assert next(line for line in table(found).splitlines() if line.split()[:1] == ["256"]).split()[-5:] == ["-"] * 5
 
 
 # --- the kernel's word on mappings ----------------------------------------------------------------------------------
@@ -144,7 +163,7 @@ def test_a_short_sweep_of_the_embedded_model(
         assert 0 < one["kv_measured_mib"] <= one["kv_mib"]
         assert one["first_token_ms"] > 0
         assert one["decode_tps"] > 0
-    assert found["targets"]["anon_reached"]
+    assert found["targets"]["anon_reached"] is None  # nothing was published of this one
     assert found["rows"][0]["against_no_chunks"] == 1.0
 
 
