@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 
 from assistant.errors import ModelDamaged, StageDied
+from assistant.model_store.derived import Found
 from assistant.stages import mnn_cache
 from assistant.stages.supervisor import StageSpec
 
@@ -93,7 +94,11 @@ def model_of(spec: StageSpec, graph: str = "") -> Model:
     config = spec.engine_config(spec.threads)
     cache = mnn_cache.cache_of(config)
     found = cache.find() or mnn_cache.build(config.model_dir, cache, config.threads)
+    _FOUND[str(found.path)] = found
     return Model(folder=str(spec.model_dir), weights=str(found.path), threads=spec.threads, graph=graph)
+
+
+_FOUND: dict[str, Found] = {}
 
 
 def ask(order: Reading | Splitting, answer: type[Told]) -> Told:
@@ -102,12 +107,16 @@ def ask(order: Reading | Splitting, answer: type[Told]) -> Told:
         given, out = Path(temp, "order.json"), Path(temp, "out.json")
         given.write_bytes(msgspec.json.encode(order))
         command = [sys.executable, "-m", "assistant.bench.llm_child", str(given), str(out)]
+        found = _FOUND.get(order.model.weights)
+        trusted = found if found is not None and not found.doubtful else None
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_S)
         if done.returncode == ModelDamaged.exit_code:
             raise ModelDamaged(f"{order.model.folder}: MNN does not load it; run 'assistant models verify'")
         if done.returncode or not out.is_file():
             said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
             raise StageDied(f"MNN ended with code {done.returncode} on {order.model.folder}: {' '.join(said)}")
+        if trusted is not None:  # MNN has written its constants, and the user's next start need not compare for that
+            trusted.note()
         return msgspec.json.decode(out.read_bytes(), type=answer)
 
 
