@@ -51,7 +51,7 @@ def load(
             import msgspec
 
             emit(msgspec.to_builtins(loaded))
-        elif loaded.status is None:
+        elif loaded.status is None or keep_alive_s == 0:
             show(f"{wanted} was loaded, and is unloaded again")
         else:
             row = loaded.status
