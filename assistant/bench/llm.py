@@ -4,7 +4,8 @@
                         [--model NAME-or-DIR] [--shape NAME] [--plot FILE.svg] [--rounds 3] [--json]
 
 A section is a module with `measure(options)` and `table(found)`; what it found has `reached`. Of several sections, one
-that cannot be measured here (no root, no model) is told and does not keep the others from it.
+that cannot be measured here (no root, no model) is told and does not keep the others from it. Tables are printed as
+soon as they are measured.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +44,17 @@ class LlmBench(msgspec.Struct, frozen=True, kw_only=True):
     reached: bool
 
 
-def measure(names: Sequence[str], options: Options) -> LlmBench:
-    """Raises the error of a section that is the only one."""
+def measure(names: Sequence[str], options: Options, told: Callable[[str, Any], None]) -> LlmBench:
+    """`told(name, found)` hears of each section as soon as it is measured: an interrupt later on costs it nothing.
+
+    Raises the error of a section that is the only one.
+    """
     found, errors = dict[str, Any](), dict[str, dict[str, Any]]()
     for name in names:
         say_aside(f"--- {name}")
         try:
             found[name] = _module(name).measure(options)
+            told(name, found[name])
         except AssistantError as error:
             if len(names) == 1:
                 raise
@@ -62,15 +67,24 @@ def _module(name: str) -> Any:
     return importlib.import_module(f"assistant.bench.{SECTIONS[name]}")
 
 
-def table(found: LlmBench) -> str:
-    parts = [f"=== {name}\n{_module(name).table(one)}" for name, one in found.sections.items()]
-    parts += [f"=== {name}\nnot measured: {error['message']}" for name, error in found.errors.items()]
-    return "\n\n".join(parts)
+def show(name: str, found: Any) -> None:
+    """The table of one section, on stdout at once."""
+    sys.stdout.write(f"=== {name}\n{_module(name).table(found)}\n\n")
+    sys.stdout.flush()
 
 
-def parsed_sections(text: str, compare: bool) -> list[str]:
-    """Names in the order given. Raises `UsageError`."""
-    names = [one.strip() for one in text.split(",")] if text else [name for name in SECTIONS if name != LLAMA_CPP]
+def closing(found: LlmBench) -> str:
+    """What stands below the tables: the sections that could not be measured, and the verdict."""
+    missed = [name for name, one in found.sections.items() if not one.reached]
+    parts = [f"=== {name}\nnot measured: {error['message']}" for name, error in found.errors.items()]
+    verdict = [f"missed: {', '.join(missed)}"] if missed else []
+    verdict += [f"not measured: {', '.join(found.errors)}"] if found.errors else []
+    return "\n\n".join([*parts, f"=== targets\n{'; '.join(verdict) or 'all reached'}"])
+
+
+def parsed_sections(text: str | None, compare: bool) -> list[str]:
+    """Names in the order given; None = all that need no compiler. Raises `UsageError`."""
+    names = [name for name in SECTIONS if name != LLAMA_CPP] if text is None else [s.strip() for s in text.split(",")]
     for name in names:
         if name not in SECTIONS:
             raise UsageError(f"--sections: there is no section {name!r}; choose some of: {', '.join(SECTIONS)}")
@@ -90,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command. Returns 0 when the targets are reached, 1 when not, or the exit status of the error."""
     limits = ",".join(map(str, DEFAULT_LIMITS))
     parser = argparse.ArgumentParser(prog="assistant bench llm", description="What the LLM stage is worth.")
-    parser.add_argument("--sections", default="", help=f"of {', '.join(SECTIONS)} (default: all but {LLAMA_CPP})")
+    parser.add_argument("--sections", help=f"of {', '.join(SECTIONS)} (default: all but {LLAMA_CPP})")
     parser.add_argument("--model", default="embedded", help="a name or a folder (default: the embedded model)")
     parser.add_argument("--shape", default=BIG_SHAPE, help=f"of the heavy sections (default {BIG_SHAPE}; '' = --model)")
     parser.add_argument("--rounds", type=int, default=3, help="timed runs, in turns (default 3)")
@@ -112,10 +126,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             llama_cpp_python=args.llama_cpp_python,
             plot=args.plot,
         )
-        return measure(parsed_sections(args.sections, args.compare_llama_cpp), options)
+        told = (lambda name, one: None) if args.json else show
+        return measure(parsed_sections(args.sections, args.compare_llama_cpp), options, told)
 
     with terminable():
-        return judge(measured, table, as_json=args.json)
+        return judge(measured, closing, as_json=args.json)
 
 
 if __name__ == "__main__":

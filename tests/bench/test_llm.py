@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 
 from assistant.bench import llm, llm_attention, llm_bandwidth, llm_embedding, llm_limits, llm_llama_cpp, llm_variants
@@ -30,12 +33,14 @@ EMBEDDED = "smollm2-135m-instruct"
 
 # --- the command ----------------------------------------------------------------------------------------------------
 def test_the_comparison_that_compiles_runs_only_when_asked_for() -> None:
-    assert llm.LLAMA_CPP not in llm.parsed_sections("", compare=False)
-    assert llm.parsed_sections("", compare=True)[-1] == llm.LLAMA_CPP
+    assert llm.LLAMA_CPP not in llm.parsed_sections(None, compare=False)
+    assert llm.parsed_sections(None, compare=True)[-1] == llm.LLAMA_CPP
     assert llm.parsed_sections("embedding, embedding", compare=True) == ["embedding", llm.LLAMA_CPP]
 
 
-@pytest.mark.parametrize("wrong", [["--sections", "speed"], ["--limits", "900,many"], ["--limits", "0"]])
+@pytest.mark.parametrize(
+    "wrong", [["--sections", "speed"], ["--sections", ""], ["--limits", "900,many"], ["--limits", "0"]]
+)
 def test_bad_arguments_are_typed_errors(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert llm.main([*wrong, "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "bad-arguments"
@@ -51,6 +56,21 @@ def test_a_section_that_cannot_be_measured_keeps_the_others_from_nothing(
     assert found["errors"]["variants"]["code"] == "model-missing"
     # the only one's error is the command's
     assert llm.main(["--sections", "embedding", "--model", str(tmp_path)]) == 6
+
+
+class Found(msgspec.Struct, frozen=True):
+    reached: bool
+
+
+def test_what_stands_below_the_tables() -> None:
+    found = llm.LlmBench(
+        sections={"embedding": Found(True), "variants": Found(False)},
+        errors={"memory-limits": {"message": "only root can"}}, reached=False,
+    )  # fmt: skip
+    *_, title, verdict = lines = llm.closing(found).splitlines()
+    assert lines[:2] == ["=== memory-limits", "not measured: only root can"]
+    assert (title, verdict) == ("=== targets", "missed: variants; not measured: memory-limits")
+    assert llm.closing(llm.LlmBench(sections={"a": Found(True)}, errors={}, reached=True)).endswith("all reached")
 
 
 # --- judgements -----------------------------------------------------------------------------------------------------
@@ -245,6 +265,21 @@ def test_variants_have_their_price(cheap: Options, capsys: pytest.CaptureFixture
 @pytest.mark.engine
 @pytest.mark.slow
 @pytest.mark.timeout(120)
+def test_an_interrupt_loses_no_table_that_was_measured(cheap: Options) -> None:
+    command = [sys.executable, "-m", "assistant", "bench", "llm", "--sections", "embedding,attention", "--rounds", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as bench:
+        assert bench.stdout is not None
+        assert bench.stdout.readline() == "=== embedding\n"  # at once, not with all the rest
+        bench.send_signal(signal.SIGINT)
+        rest = bench.stdout.read()
+    assert bench.returncode == 130
+    assert "49152" in rest
+    assert "attention" not in rest
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("mode", "agrees"), [(8, True), (10, False)])
 def test_only_modes_that_are_refused_change_the_answer(cheap: Options, mode: int, agrees: bool) -> None:
     model = model_of(cheap.small().spec(context_tokens=256, prefill_chunk=64))
@@ -259,8 +294,6 @@ def test_only_modes_that_are_refused_change_the_answer(cheap: Options, mode: int
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_small_model_in_real_cgroups(cheap: Options, tmp_path: Path) -> None:
-    import msgspec
-
     options = msgspec.structs.replace(cheap, limits_mib=(700,), below_mib=96, plot=tmp_path / "plot.svg")
     try:
         found = llm_limits.measure(options)
