@@ -13,12 +13,19 @@ def _leave_at_once(number: int, frame: FrameType | None) -> None:
 
 
 def open_missing_descriptors() -> None:
-    """Where the caller closed stdin, stdout or stderr, the next file that is opened would take their number."""
-    for number in (0, 1, 2):
+    """Where the caller closed stdin, stdout or stderr, the next file that is opened would take their number.
+
+    Children inherit what stands in for them; Python, which found nothing there, gets its streams of them.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest that is free, which is this one
+        if getattr(sys, name) is None:
+            stream = open(number, mode, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
 
 
 def main() -> None:

@@ -392,7 +392,7 @@ def test_ctrl_c_ends_a_query_that_waits_for_its_recording(box: Box) -> None:
 
 
 @pytest.mark.parametrize(
-    ("redirection", "code"), [("<&-", 2), (">/dev/full", 1), (">&-", 1), ("2>&-", 2), ("2>/dev/full", 2)]
+    ("redirection", "code"), [("<&-", 2), (">/dev/full", 1), (">&-", 0), ("2>&-", 2), ("2>/dev/full", 2)]
 )
 def test_closed_and_full_streams_are_no_tracebacks(box: Box, redirection: str, code: int) -> None:
     args = "--wav -" if redirection == "<&-" else "'what time is it'" if ">" in redirection[:1] else "a --bogus"
