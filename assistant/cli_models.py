@@ -27,6 +27,10 @@ QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Names from 'assistant models list'.")]
 
 
+_SHAPES = "qwen1.5-1.8b, qwen2.5-0.5b, llama-3.2-1b or smollm2-135m"
+"""Written down here: to ask for them would import numpy for every verb."""
+
+
 @app.command("list")
 def list_models(json_mode: JsonFlag = False) -> None:
     """Every model of the catalog, and your own, with its state on this disk."""
@@ -123,10 +127,10 @@ def convert(
 ) -> None:
     """Make an MNN model of a GGUF file, or the MNN form of a fetched Piper voice."""
     with reported(json_mode):
-        fetcher, _ = _fetcher(quiet or json_mode)
+        fetcher, store = _fetcher(quiet or json_mode)
         from assistant.model_store.choices import checked
 
-        if source.endswith(".gguf") or "/" in source:
+        if source.endswith(".gguf") or "/" in source or (Path(source).exists() and not store.knows(source)):
             if not name:
                 raise UsageError("say what the model shall be called: --name NAME")
             outcome = fetcher.convert_file(Path(source), name, checked(bits, block))
@@ -142,7 +146,7 @@ def convert(
 
 @app.command()
 def synth(
-    shape: Annotated[str, typer.Option("--shape", help="Whose shape; a wrong one lists them all.")],
+    shape: Annotated[str, typer.Option("--shape", help=f"Whose shape: {_SHAPES}.")],
     name: Annotated[str, typer.Option("--name", help="What it shall be called; synth-SHAPE otherwise.")] = "",
     block: Annotated[int, typer.Option("--block", help="Weights that share a scale: 32, 64 or 128.")] = 64,
     quiet: QuietFlag = False,
@@ -218,7 +222,7 @@ def _sentence(outcome: Outcome) -> str:
     lines = [f"{outcome.name}: {what} ({outcome.bytes / 1e6:.1f} MB)"]
     if count := len(outcome.requantised):
         named = ", ".join(outcome.requantised[:3]) + (", ..." if count > 3 else "")
-        lines.append(f"{count} tensors requantised: {named}")
+        lines.append(f"{count} {'tensor' if count == 1 else 'tensors'} requantised: {named}")
     return "\n  ".join([*lines, *outcome.notes])
 
 

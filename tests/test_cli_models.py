@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 
+from assistant import cli_models
+from assistant.model_store.fetch import Outcome
+from assistant.model_store.synthetic_shapes import SHAPES
 from tests.model_store import tiny_bpe
 from tests.model_store.publishers import pip_environment
 from tests.model_store.shop import World, world
@@ -129,9 +132,10 @@ def test_a_repair_tells_what_is_wrong_and_not_what_it_is_doing_anyway(checkout: 
     assert "Repair it" not in said
 
 
-def test_a_file_that_is_no_gguf_is_called_so(checkout: Checkout) -> None:
+@pytest.mark.parametrize("path", ["./notes.txt", "notes.txt"])
+def test_a_file_that_is_no_gguf_is_called_so(checkout: Checkout, path: str) -> None:
     (checkout.root / "notes.txt").write_text("to do: everything")
-    done = checkout.run("convert", "./notes.txt", "--name", "mine")
+    done = checkout.run("convert", path, "--name", "mine")
     assert done.returncode == 6
     assert "notes.txt is no GGUF file" in done.stderr
     assert "fetch it again" not in done.stderr
@@ -171,6 +175,9 @@ def test_one_failure_does_not_keep_the_others_away(checkout: Checkout) -> None:
         (["convert", "voice"], 6, "not on this disk"),
         (["convert", "x.gguf"], 2, "--name"),
         (["convert", "x.gguf", "--name", "x"], 2, "no such file"),
+        (["convert", "models", "--name", "x"], 2, "models: it is no regular file"),
+        (["convert", "/dev/zero", "--name", "x"], 2, "/dev/zero: it is no regular file"),
+        (["convert", "pyproject.toml"], 2, "--name NAME"),
         (["convert", "voice", "--name", "x"], 2, "are for a GGUF file"),
         (["convert", "voice", "--bits", "4"], 2, "are for a GGUF file"),
         (["convert", "x.gguf", "--name", "x", "--bits", "5"], 2, "4 or 8"),
@@ -205,6 +212,18 @@ def test_a_reader_that_leaves_early_gets_no_traceback(checkout: Checkout) -> Non
     assert done.stderr == ""
 
 
+def test_the_help_of_synth_names_every_shape(checkout: Checkout) -> None:
+    told = " ".join(checkout.run("synth", "--help").stdout.replace("│", " ").split())
+    assert [name for name in SHAPES if name not in told] == []
+
+
+@pytest.mark.parametrize(("count", "noun"), [(1, "1 tensor requantised: t0"), (2, "2 tensors requantised: t0, t1")])
+def test_one_tensor_is_no_tensors(count: int, noun: str) -> None:
+    requantised = tuple(f"t{number}" for number in range(count))
+    outcome = Outcome(name="mine", action="converted", path="", bytes=0, requantised=requantised)
+    assert noun in cli_models._sentence(outcome).splitlines()[1]
+
+
 def test_help_loads_no_engine_and_nothing_heavy() -> None:
     code = "import sys; import assistant.cli; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], cwd=_ROOT, capture_output=True, text=True, check=True).stdout
@@ -221,6 +240,7 @@ def test_a_model_of_random_weights_from_the_command_line(checkout: Checkout) -> 
     assert "ready" in checkout.run("synth", "--shape", "smollm2-135m", "--name", "mine").stderr
     rows = {row["name"]: row for row in checkout.json("list")["models"]}
     assert rows["mine"]["description"] == "random weights in the shape of smollm2-135m"
+    assert rows["mine"]["licence"] == "none (random)"
     assert rows["mine"]["bytes"] > 70e6
     manifest = checkout.root / "models/mine/manifest.json"
     assert json.loads(manifest.read_bytes())["choices"]["block"] == 64

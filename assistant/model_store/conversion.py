@@ -114,4 +114,5 @@ def _reported(error: dict[str, Any], what: str) -> AssistantError:
         kind = ModelError
     text = str(error.get("message", ""))
     prefix = f"{what} cannot be converted: " if kind in (ModelUnsupported, ModelError) else ""
-    return kind(text if text.startswith(what) else prefix + text)
+    code = error.get("code")
+    return kind(text if text.startswith(what) else prefix + text, code=code if isinstance(code, str) else None)

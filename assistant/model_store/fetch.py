@@ -99,7 +99,8 @@ class Fetcher:
         if self._store.catalog.find(name) is not None:
             raise UsageError(f"{name!r} is a model of the catalog; choose another name with --name")
         if not source.is_file():
-            raise UsageError(f"{source}: there is no such file")
+            wrong = "it is no regular file" if source.exists() else "there is no such file"
+            raise UsageError(f"{source}: {wrong}")
         with held(self._store, name, self._progress), workspace(self._store.models_dir) as temp:
             if name in self._store.installed() and self._store.status(name).state is State.READY:
                 raise UsageError(f"there is a model {name!r} already; remove it first with: assistant models rm {name}")

@@ -6,6 +6,7 @@ old model, none, or the new one, never half of it.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,13 +23,22 @@ from assistant.model_store.workspace import locked
 
 @contextmanager
 def held(store: ModelStore, name: str, progress: Progress) -> Iterator[None]:
-    """Holds the model's lock; what the disk says against the work within becomes `FetchFailed`."""
+    """Holds the model's lock; what the disk says against the work within becomes `FetchFailed`.
+
+    Its code is `disk-full` where that is the reason.
+    """
     check_name(name)
     wait = f"{name}: another run is working on it; waiting"
     try:
         with locked(store.models_dir, name, lambda: progress.note(wait)):
             yield
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise FetchFailed(
+                f"Model {name!r} could not be put in place: the disk of {store.models_dir} is full. "
+                "Make room and run this again. Nothing was changed.",
+                code="disk-full",
+            ) from None
         raise FetchFailed(f"Model {name!r} could not be put in place: {error}. Nothing was changed.") from None
 
 

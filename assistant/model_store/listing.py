@@ -48,7 +48,7 @@ def _own(store: ModelStore, name: str) -> dict[str, Any]:
         "engine": manifest.engine if manifest else "",
         "language": "",
         "bytes": manifest.bytes if manifest else 0,
-        "licence": "your own",
+        "licence": "none (random)" if manifest and manifest.synthetic else "your own",
         "description": _origin(manifest) if manifest else "",
         "default": False,
         "state": status.state.value,

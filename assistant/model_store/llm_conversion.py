@@ -182,8 +182,10 @@ def convert(
             _write_all(work, source, plan, facts, meter)
             weight_bytes = (work / "llm.mnn.weight").stat().st_size
     except OSError as error:
-        code = "disk-full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else None
-        raise ModelError(f"{out_dir}: cannot be written ({error.strerror})", code=code) from None
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            full = f"the disk of {out_dir.parent} is full; make room and run this again"
+            raise ModelError(full, code="disk-full") from None
+        raise ModelError(f"{out_dir}: cannot be written ({error.strerror})") from None
     return ConversionReport(
         architecture=facts.architecture,
         shape=facts.shape,

@@ -107,6 +107,10 @@ class ModelStore:
         found = (path.parent.name for path in self.models_dir.glob(f"*/{manifests.FILE_NAME}"))
         return sorted(name for name in found if not name.startswith("."))
 
+    def knows(self, name: str) -> bool:
+        """Whether it is a model of the catalog, or one on this disk."""
+        return self.catalog.find(name) is not None or name in self.installed()
+
     def expected(self) -> list[str]:
         """What should be whole on this disk: every model that is here, and those that the default settings need."""
         return sorted({*self.installed(), *(entry.name for entry in self.catalog.defaults())})

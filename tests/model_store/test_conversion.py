@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assistant.errors import AssistantError, ModelDamaged, ModelError, ModelUnsupported
+from assistant.errors import AssistantError, FetchFailed, ModelDamaged, ModelError, ModelUnsupported
 from assistant.model_store.conversion import Converters, run
 
 
@@ -40,6 +40,13 @@ def test_a_reported_error_keeps_its_type(name: str, kind: type[AssistantError], 
     with pytest.raises(kind, match="tensor type 99 is not known") as caught:
         run(say(line, code=6), "m.gguf", tmp_path / "log", lambda done, total: None)
     assert type(caught.value) is kind
+
+
+def test_a_reported_error_keeps_its_code(tmp_path: Path) -> None:
+    line = '{"error": {"type": "FetchFailed", "code": "disk-full", "message": "full; make room"}}'
+    with pytest.raises(FetchFailed, match="make room") as caught:
+        run(say(line, code=7), "m.gguf", tmp_path / "log", lambda done, total: None)
+    assert caught.value.code == "disk-full"
 
 
 @pytest.mark.parametrize("lines", [(), ('{"done": 1, "total": 1}',), ('{"report": 5}',)])

@@ -173,6 +173,10 @@ def test_convert_refuses_what_makes_no_sense(here: World) -> None:
         here.fetcher().convert_file(here.top / "mine.gguf", "llm")
     with pytest.raises(UsageError, match="no such file"):
         here.fetcher().convert_file(here.top / "none.gguf", "mine")
+    os.mkfifo(here.top / "pipe.gguf")
+    for odd in (here.top, here.top / "pipe.gguf"):
+        with pytest.raises(UsageError, match="no regular file"):
+            here.fetcher().convert_file(odd, "mine")
     with pytest.raises(UsageError, match="no name for a model"):
         here.fetcher().convert_file(here.top / "mine.gguf", "../mine")
     here.fetcher().fetch("vosk-en")
@@ -275,7 +279,7 @@ def test_a_disk_that_fills_up_is_an_error_and_leaves_nothing(here: World) -> Non
         if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "tmpfs", folder], check=False).returncode:
             pytest.skip("this machine lets nobody mount a small disk")
         try:
-            with pytest.raises(FetchFailed, match="No space left"):
+            with pytest.raises(FetchFailed, match="is full"):
                 here.fetcher(free=lambda path: 1 << 40).fetch("voice")
             assert here.store().installed() == []
             assert here.leftovers() == []

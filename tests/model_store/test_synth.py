@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -15,20 +17,23 @@ import pytest
 from numpy.typing import NDArray
 
 from assistant.bench.mnn_logits import Job, run
-from assistant.errors import FetchFailed, ModelError, ModelMissing, UsageError
+from assistant.errors import AssistantError, FetchFailed, ModelError, ModelMissing, UsageError
 from assistant.model_store import manifest as manifests
 from assistant.model_store.chat_template import FORMATS
 from assistant.model_store.choices import Block, Choices
 from assistant.model_store.conversion import Converters
 from assistant.model_store.convert_synthetic import convert_synthetic
+from assistant.model_store.installing import held
 from assistant.model_store.llm_conversion import convert
 from assistant.model_store.llm_plan import make_plan, sizes
-from assistant.model_store.store import State
+from assistant.model_store.progress import Silent, Update
+from assistant.model_store.store import ModelStore, State
 from assistant.model_store.synth import SHAPES, disk_bytes, synthesise
 from assistant.model_store.synthetic_source import SyntheticSource
 from assistant.model_store.synthetic_vocabulary import LARGEST, tokenizer_keys
 from assistant.model_store.vocabulary import Vocabulary
 from tests.model_store.shop import World, world
+from tests.stages.disks import mounted_tmpfs
 
 SMALL = msgspec.structs.replace(
     SHAPES["qwen2.5-0.5b"],
@@ -64,6 +69,41 @@ def here(tmp_path: Path) -> Iterator[World]:
 def made(here: World, shape: str, name: str | None = None, block: Block = 64) -> str:
     converters = Converters(synthetic=[sys.executable, str(here.top / "own.py")])
     return synthesise(here.store(), shape, name, block=block, converters=converters, free=lambda _: 1 << 40)
+
+
+class Filling(Silent):
+    """Takes what is left of a disk as soon as the converter, which has looked for room, is at work."""
+
+    def __init__(self, disk: Path) -> None:
+        self._disk = disk
+
+    @contextmanager
+    def task(self, label: str, total: int) -> Iterator[Update]:
+        def update(done: int, total: int) -> None:
+            with suppress(OSError), (self._disk / "filler").open("ab", buffering=0) as filler:
+                while filler.write(bytes(1 << 20)):
+                    pass
+
+        yield update
+
+
+@pytest.mark.root
+@pytest.mark.engine
+@pytest.mark.timeout(60)
+def test_a_disk_that_fills_up_on_the_way_is_said_to_be_full(here: World) -> None:
+    with mounted_tmpfs(here.top / "disk", "130m") as disk:
+        store = ModelStore(disk / "models", here.top / "catalog.toml")
+        with pytest.raises(AssistantError, match=r"is full.*[Mm]ake room") as caught:
+            synthesise(store, "smollm2-135m", progress=Filling(disk), free=lambda _: 1 << 40)
+        assert caught.value.code == "disk-full"
+        assert "Errno" not in caught.value.message
+        assert store.installed() == []
+
+
+def test_no_room_for_the_last_steps_is_said_so_too(here: World) -> None:
+    with pytest.raises(FetchFailed, match=r"is full.*Make room") as caught, held(here.store(), "mine", Silent()):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert caught.value.code == "disk-full"
 
 
 @pytest.mark.parametrize("block", [32, 64, 128])
