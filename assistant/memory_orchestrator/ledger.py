@@ -29,7 +29,7 @@ from pathlib import Path
 
 from assistant.errors import AssistantError, NotRunning
 from assistant.machine import process_start
-from assistant.memory_orchestrator.segment import opened, publish, remove_left_behind
+from assistant.memory_orchestrator.segment import not_made, opened, publish, remove_left_behind
 from assistant.messages import Level, Mode
 
 MAGIC = b"VALEDGR1"
@@ -118,14 +118,14 @@ class LedgerWriter:
         try:
             fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
-            raise AssistantError(f"{fresh} is in the way of the ledger: {error.strerror}; remove it") from None
+            raise not_made(fresh, error) from None
         try:
             # allocated now: a shared-memory file system that is full would kill us at the first write instead
             os.posix_fallocate(fd, 0, SIZE)
             self._map = mmap.mmap(fd, SIZE)
         except OSError as error:
             _remove(fresh)
-            raise AssistantError(f"the ledger cannot be made in {directory}: {error.strerror}") from None
+            raise not_made(fresh, error) from None
         finally:
             os.close(fd)
         self._start = process_start(os.getpid())

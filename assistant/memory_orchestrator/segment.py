@@ -34,13 +34,20 @@ def publish(fresh: Path, path: Path, living_owner: LivingOwner) -> None:
         except FileExistsError:
             pass
         except OSError as error:
-            raise AssistantError(f"the ledger {path} cannot be made: {error.strerror}") from None
+            raise not_made(path, error) from None
         try:
             remove_left_behind(path, living_owner)
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise AssistantError(f"{path} is in the way of the ledger: {error.strerror}; remove it") from None
+            raise not_made(path, error) from None
+
+
+def not_made(path: Path, error: OSError) -> AssistantError:
+    """What to say when a segment's file cannot be had: something has its name, or nothing can be written there."""
+    if os.path.lexists(path):
+        return AssistantError(f"{path} is in the way of the ledger: {error.strerror}; remove it")
+    return AssistantError(f"the ledger cannot be made: {path.parent} cannot be written ({error.strerror})")
 
 
 @contextmanager

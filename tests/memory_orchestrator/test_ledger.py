@@ -17,6 +17,7 @@ import pytest
 from assistant.errors import AssistantError, NotRunning
 from assistant.memory_orchestrator import ledger
 from assistant.memory_orchestrator.ledger import LedgerReader, LedgerView, LedgerWriter, Row, RowState
+from tests.stages.disks import read_only
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
@@ -153,6 +154,22 @@ def test_what_stands_in_the_way_of_a_new_segment_is_named(tmp_path: Path) -> Non
     (tmp_path / f".a.{os.getpid()}").mkdir()
     with pytest.raises(AssistantError, match="in the way"):
         LedgerWriter("a", tmp_path)
+
+
+@pytest.mark.parametrize("folder", ["none", "/proc"])
+def test_a_folder_that_cannot_be_written_is_named_and_not_a_file_that_is_not_there(tmp_path: Path, folder: str) -> None:
+    with pytest.raises(AssistantError, match="cannot be written") as caught:
+        LedgerWriter("a", tmp_path / folder)
+    assert str(tmp_path / folder) in caught.value.message
+    assert "remove" not in caught.value.message
+
+
+@pytest.mark.root
+def test_a_read_only_folder_for_the_ledger_is_named(tmp_path: Path) -> None:
+    (tmp_path / "shm").mkdir()
+    with read_only(tmp_path / "shm"), pytest.raises(AssistantError, match="cannot be written") as caught:
+        LedgerWriter("a", tmp_path / "shm")
+    assert "remove" not in caught.value.message
 
 
 @pytest.mark.parametrize("content", [b"", b"short", b"x" * ledger.SIZE, ledger.MAGIC + b"\0" * ledger.SIZE])
