@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import reduce
 from pathlib import Path
 
@@ -150,6 +150,9 @@ async def fitted(spec: StageSpec, server: ForkServer, tokens: int, before: str =
     try:
         await worker.prepare(engine_path(spec.stage, spec.engine), spec.start_timeout_s, spec.placement)
         await worker.load(spec.engine_config(spec.threads), spec.start_deadline_s)
+        # reads the weights from the disk, and makes room; while it does, a worker hears no cancel
+        with suppress(BadText):
+            await _asked(worker, spec, asking("Hi.", 1), 0.0, lambda pid, number: None, math.inf)
 
         async def length(characters: int) -> int:
             return await _tokens_of(worker, spec, before + text_of(characters), tokens)

@@ -204,7 +204,9 @@ class MnnLlm:
         slot, kept = self._slots_of(request.variant).take(request.conversation, prompt)
         chunk = min(self._options.prefill_chunk, request.prefill_chunk or self._options.prefill_chunk)
         logits = np.empty(0, np.float32)
-        for begin, end in pieces(len(prompt), slot.begin(prompt), chunk):
+        if begun := slot.begin(prompt):
+            yield Progress(done=begun, total=len(prompt))
+        for begin, end in pieces(len(prompt), begun, chunk):
             began = time.monotonic()
             logits = self._forward(slot, prompt[begin:end], prompt=True)
             told = Progress(done=end, total=len(prompt))

@@ -54,7 +54,7 @@ def test_a_request_reports_its_progress_and_its_end(llm: ModelInfo, cache: Path)
         outputs = await collect(worker, question("Please tell me this: " + FRANCE, max_new_tokens=5))
         prefill = [out for out in outputs if isinstance(out, Progress) and out.total == done_of(outputs).prompt_tokens]
         # a row of four to begin with, pieces of 16, what is left of whole rows, and the rest
-        assert [out.done for out in prefill] == [0, 20, 36, 40, done_of(outputs).prompt_tokens]
+        assert [out.done for out in prefill] == [0, 4, 20, 36, 40, done_of(outputs).prompt_tokens]
         assert done_of(outputs).reason == "length"
         assert done_of(outputs).new_tokens == 5
         assert sum(out.tokens for out in outputs if isinstance(out, LlmDelta)) <= 5
