@@ -91,12 +91,15 @@ def distance(
 async def _decoded(chosen: Chosen, rounds: int) -> tuple[int, int, float]:
     """Bytes touched per token, bytes resident, and tok/s: medians, the last of runs in which nobody looks."""
     spec = chosen.spec(context_tokens=_TOKENS + _NEW, prefill_chunk=128)
-    touched, resident = list[int](), list[int]()
+    touched, resident, forgotten = list[int](), list[int](), False
 
     def token(pid: int, number: int) -> None:
-        if number == _FORGET_AT and not forget_references(pid):
-            touched.append(mapped(pid, _WEIGHTS)["Rss"])  # the kernel does not note it: all that is there
-        elif number == _LOOK_AT:
+        nonlocal forgotten
+        if number >= _FORGET_AT and not forgotten:
+            forgotten = True
+            if not forget_references(pid):
+                touched.append(mapped(pid, _WEIGHTS)["Rss"])  # the kernel does not note it: all that is there
+        elif number >= _LOOK_AT and not resident:
             found = mapped(pid, _WEIGHTS)
             resident.append(found["Rss"])
             if not touched:

@@ -70,7 +70,12 @@ def _disk(pid: int) -> tuple[int, int]:
 
 
 async def _asked(order: Order) -> InGroup:
-    seen = list[tuple[int, int]]()
+    seen, numbers = list[tuple[int, int]](), list[int]()
+
+    def look(pid: int, number: int) -> None:
+        numbers.append(number)
+        seen.append(_disk(pid))
+
     server = ForkServer()
     server.start()
     try:
@@ -78,14 +83,14 @@ async def _asked(order: Order) -> InGroup:
             order.spec,
             server,
             asking(text_of(order.characters), order.new_tokens),
-            token=lambda pid, number: seen.append(_disk(pid)),
+            token=look,
             patience_s=order.patience_s,
         )
     except AssistantError as error:
         return InGroup(error=error.code, message=error.message)
     finally:
         await server.close()
-    steps = max(1, len(seen) - 1)
+    steps = max(1, numbers[-1] - numbers[0])
     return InGroup(
         answered=answered,
         faults_per_token=round((seen[-1][0] - seen[0][0]) / steps, 1),

@@ -120,13 +120,16 @@ async def _asked(
     patience_s: float,
 ) -> Answered:
     asked, prompt, prefilled, at = time.perf_counter(), 0, False, list[float]()
+    counts, spoken = list[int](), 0
     async with aclosing(worker.run(request, spec.step_timeout_s)) as outputs:
         async for out in outputs:
             if not prefilled and isinstance(out, Progress):
                 prompt, prefilled = out.total, out.done >= out.total
             elif isinstance(out, Progress) or (isinstance(out, LlmDelta) and out.tokens):
                 at.append(time.perf_counter())
-                token(worker.pid, len(at))
+                spoken += out.tokens if isinstance(out, LlmDelta) else 0
+                counts.append(out.done if isinstance(out, Progress) else spoken)
+                token(worker.pid, counts[-1])
                 if at[-1] - at[0] > patience_s:
                     break
     if not at:
@@ -134,9 +137,9 @@ async def _asked(
     return Answered(
         load_ms=load_ms,
         first_token_ms=(at[0] - asked) * 1000,
-        decode_tps=(len(at) - 1) / (at[-1] - at[0]) if len(at) > 1 else 0.0,
+        decode_tps=(counts[-1] - counts[0]) / (at[-1] - at[0]) if len(at) > 1 else 0.0,
         prompt_tokens=prompt,
-        new_tokens=len(at),
+        new_tokens=counts[-1],
     )
 
 

@@ -28,7 +28,7 @@ from assistant.stages.llm_mnn_weights import makes_sense, open_model
 from assistant.stages.llm_prompt import Prompts
 from assistant.stages.llm_slot import Logits, Slot, Slots, open_slot, pieces
 from assistant.stages.llm_window import fit
-from assistant.stages.pacing import rest
+from assistant.stages.pacing import Together, rest
 from assistant.stages.prefault import prefault
 from assistant.stages.sampling import Sampler
 from assistant.stages.token_text import TokenText, opens_thinking
@@ -71,7 +71,6 @@ class MnnLlm:
         self._check: Check | None = None
         self._context = self._options.context_tokens
         self._files: mnn_cache.Stamps = ()
-        self._kv_token = 0
         self._vocabulary: Vocabulary
         self._prompts: Prompts
 
@@ -86,9 +85,7 @@ class MnnLlm:
     def load(self) -> None:
         """Raises `ModelDamaged` or `EngineFailed`; a missing cache is made first, which takes seconds per GB."""
         self._vocabulary = Vocabulary.open(self._config.model_dir)
-        shape = self._vocabulary.facts.shape
-        self._context = min(self._context, int(shape["max_position"]))
-        self._kv_token = 2 * 4 * shape["layers"] * shape["kv_heads"] * shape["head_dim"]
+        self._context = min(self._context, int(self._vocabulary.facts.shape["max_position"]))
         self._files = mnn_cache.stamps(self._config.model_dir)
         if self._config.distrust_cache:
             self._cache.drop()
@@ -138,8 +135,9 @@ class MnnLlm:
 
     def _kv_missing(self) -> int:
         """Bytes that full slots would still take."""
-        held = sum(slots.held for slots in self._slots.values())
-        return self._kv_token * max(0, self._options.slots * (self._context + ROOM) - held)
+        held, shape = sum(slots.held for slots in self._slots.values()), self._vocabulary.facts.shape
+        token = 2 * 4 * shape["layers"] * shape["kv_heads"] * shape["head_dim"]
+        return token * max(0, self._options.slots * (self._context + ROOM) - held)
 
     def _kv_files(self, weights: Path | None) -> KvFiles | None:
         if not self._options.kv_dir:
@@ -237,7 +235,7 @@ class MnnLlm:
         sampler = Sampler(request.sampling)
         text = TokenText(self._vocabulary, request.stop, thinking=opens_thinking(self._vocabulary, prompt))
         answer: list[int] = []
-        stopped = False
+        stopped, together = False, Together()
         while len(answer) < limit:
             step = time.monotonic()
             token = sampler.choose(logits, answer)
@@ -245,17 +243,18 @@ class MnnLlm:
                 stopped = True
                 break
             answer.append(token)
-            piece = text.feed(token)
             told = Progress(done=len(answer), total=limit)
-            yield LlmDelta(text=piece, tokens=1) if piece else told
+            if together.add(text.feed(token)):
+                yield together.take() or told
             if text.stopped:
                 stopped = True
                 break
             if len(answer) < limit:
                 logits = self._forward(slot, [token], prompt=False)
                 yield from rest(time.monotonic() - step, request.duty, told)
-        if held := text.flush():
-            yield LlmDelta(text=held, tokens=0)
+        together.text += text.flush()
+        if last := together.take():
+            yield last
         return LlmDone(
             reason="stop" if stopped else "length",
             prompt_tokens=len(prompt),
