@@ -21,8 +21,10 @@ from assistant.errors import BusyNow, MemoryRefused, NeverFits
 from assistant.memory_orchestrator.probe import MIB, Usage
 from assistant.messages import Mode
 
-FILE_SHARE = 0.5
-"""Of mapped weights, what must fit into a machine: with less, each token would read most of them from disk again."""
+FILE_SHARE = 0.125
+"""Of mapped weights, what must fit into a machine. As soon as they do not all fit, each token reads them again from the
+disk, and how many do makes no difference (`assistant bench llm --sections memory-limits`: 1.7 tok/s from 900 down to
+500 MiB, 0.65 at 160 where next to nothing stays)."""
 NOT_NEEDED = 1 << 30
 """`Held.next_use` of a stage that no running query will need."""
 TAKEN = "memory-taken"

@@ -179,7 +179,7 @@ BIG = need("llm", 200, file=1400)
 def test_mapped_weights_that_never_fit_whole_count_by_their_share_where_nobody_set_the_budget() -> None:
     assert isinstance(refusal(snapshot(), BIG), NeverFits)
     assert plan(replace(snapshot(), squeezable=True), [BIG]) == Admit()
-    assert isinstance(refusal(replace(snapshot(), squeezable=True), need("llm", 300, file=1400)), NeverFits)
+    assert isinstance(refusal(replace(snapshot(), squeezable=True), need("llm", 300, file=5300)), NeverFits)
 
 
 def test_weights_that_can_fit_count_whole() -> None:
