@@ -173,7 +173,7 @@ def test_loading_ahead_never_evicts_what_is_wanted_as_soon(nearer_than: int, exp
 
 # --- weights that never fit whole -------------------------------------------------------------------------------------
 BIG = need("llm", 200, file=1400)
-"""900 MiB by its share."""
+"""375 MiB by its share."""
 
 
 def test_mapped_weights_that_never_fit_whole_count_by_their_share_where_nobody_set_the_budget() -> None:
