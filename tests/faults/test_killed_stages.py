@@ -100,7 +100,7 @@ def test_a_sequential_budget_survives_the_same(fault_times: int) -> None:
     async def test() -> None:
         # the test's own process counts as the daemon's, and after a long run of tests it is no small one
         own = Probe().usage(os.getpid()).total // MIB
-        async with house(f"memory.budget_mib={680 + own}") as one:
+        async with house(f"memory.budget_mib={600 + own}") as one:
             await next_query_succeeds(one)
             assert one.holdings.figures.mode == "sequential"
             for number in range(fault_times):
