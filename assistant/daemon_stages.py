@@ -207,6 +207,7 @@ def stage_spec(stage: Stage, config: Config, store: ModelStore) -> StageSpec:
                 "prefill_chunk": settings.prefill_chunk,
                 "attention_mode": settings.attention_mode,
                 "kv_home": kv_home,
+                "kv_bytes": kv_all,
                 "kv_dir": str(kv_dir or ""),
             }
         case Stage.ASR if engine == "whisper" and settings.language:

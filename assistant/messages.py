@@ -140,6 +140,8 @@ class LlmDone(_Message, frozen=True, kw_only=True):
     dropped_turns: int = 0
     """Oldest turns (without the system's) that did not fit into the context any more, and need not be sent again."""
     variant: LlmVariant = "full"
+    kv_share: float = 0.0
+    """Of the room that is promised for keys and values, what has been taken."""
     new_tokens: int
     prefill_ms: float
     decode_ms: float

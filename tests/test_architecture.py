@@ -46,9 +46,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
                        "stages.lifecycle", "stages.placement", "tasks"),
     "stages.supervisor": ("errors", "messages", "memory_orchestrator", "page_cache", "stages"),
     # engines and their helpers: below everything that has a process in it
-    "stages": ("errors", "messages", "paths", "sentences", "speech_", "stages", "model_store.versions",
-               "model_store.vocabulary", "model_store.cut_voice", "model_store.derived", "model_store.json_command",
-               "model_store.manifest", "model_store.workspace"),
+    "stages": ("errors", "messages", "paths", "sentences", "speech_", "stages", "model_store.choices",
+               "model_store.cut_voice", "model_store.derived", "model_store.json_command", "model_store.manifest",
+               "model_store.versions", "model_store.vocabulary", "model_store.workspace"),
     "conversation": ("errors", "messages"),
     "query": ("errors", "messages"),
     "pipeline": ("errors", "messages", "query", "conversation", "sentences", "speech_", "skills", "audio",

@@ -19,9 +19,9 @@ from assistant.bench.llm_options import W4, W8, Options
 from assistant.bench.llm_runs import TEXT, mib
 from assistant.bench.output import say_aside
 from assistant.errors import ModelError
+from assistant.model_store.choices import EMERGENCY_GRAPH
 from assistant.model_store.vocabulary import Vocabulary
 
-_EMERGENCY = "llm.emergency.mnn"
 _DECODED = 48
 _ANY_CONTEXT, _ANY_CHUNK = 1024, 128
 
@@ -82,7 +82,7 @@ def _found(chosen: Chosen) -> tuple[dict[str, tuple[Model, int]], dict[str, str]
     layers = int(facts.shape["layers"])
     found = {"full": (model_of(spec), layers)}
     if facts.emergency_skip:
-        found["emergency"] = model_of(spec, _EMERGENCY), layers - len(facts.emergency_skip)
+        found["emergency"] = model_of(spec, EMERGENCY_GRAPH), layers - len(facts.emergency_skip)
     else:
         missing["emergency"] = f"{chosen.name} has no such graph; convert the model again"
     for ending in (W4, W8):

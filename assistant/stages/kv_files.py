@@ -22,20 +22,17 @@ from assistant.messages import KvHome
 
 log = logging.getLogger(__name__)
 
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - what is made there is checked: `_own`
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - what is made there is checked: `_ours`
 DISK_FROM = 160 << 20
 """Bytes of keys and values from which `auto` takes the disk: they would fill what a 2 GB machine has left beside a
 model of 1 to 2 B weights."""
 _SPARE = 16 << 20
-ROOM = 64
-"""Tokens for which MNN makes room beyond those that it has."""
 
 
 def home_of(setting: str, size: int, disk: Path, shared: Path = SHARED_MEMORY) -> tuple[KvHome, Path | None]:
     """Where `size` bytes are to lie, and the folder for the workers' folders.
 
-    `setting`: auto, memory or disk. "heap" where neither has room: MNN then keeps them itself, which takes more than
-    twice as much.
+    `setting`: auto, memory or disk. "heap" where neither has room: MNN then keeps them itself.
     """
     on_disk: tuple[KvHome, Path] = "disk", disk / "kv"
     in_memory: tuple[KvHome, Path] = "memory", shared / f"assistant-kv-{os.getuid()}"
@@ -62,10 +59,9 @@ def free(folder: Path) -> int:
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     try:
-        found = os.statvfs(folder)
+        return shutil.disk_usage(folder).free if os.access(folder, os.W_OK) else 0
     except OSError:
         return 0
-    return found.f_bavail * found.f_frsize if os.access(folder, os.W_OK) else 0
 
 
 class KvFiles(Closing):

@@ -23,11 +23,10 @@ from assistant.model_store.derived_check import Check
 from assistant.model_store.vocabulary import Vocabulary
 from assistant.stages import mnn_cache
 from assistant.stages.base import EngineConfig, EngineInfo
-from assistant.stages.kv_files import ROOM, KvFiles
+from assistant.stages.kv_files import KvFiles
 from assistant.stages.llm_mnn_weights import makes_sense, open_model
 from assistant.stages.llm_prompt import Prompts
 from assistant.stages.llm_slot import Logits, Slot, Slots, open_slot, pieces
-from assistant.stages.llm_window import fit
 from assistant.stages.pacing import Together, rest
 from assistant.stages.prefault import prefault
 from assistant.stages.sampling import Sampler
@@ -48,6 +47,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     attention_mode: int = 8
     """`config` says which ones give right answers."""
     kv_home: KvHome = "heap"
+    kv_bytes: int = 0
+    """What all slots take when they are full."""
     kv_dir: str = ""
     """Where the folder for the files of keys and values is made; empty = MNN keeps them on its heap."""
 
@@ -86,6 +87,7 @@ class MnnLlm:
         """Raises `ModelDamaged` or `EngineFailed`; a missing cache is made first, which takes seconds per GB."""
         self._vocabulary = Vocabulary.open(self._config.model_dir)
         self._context = min(self._context, int(self._vocabulary.facts.shape["max_position"]))
+        self._prompts = Prompts(self._vocabulary, self._context)
         self._files = mnn_cache.stamps(self._config.model_dir)
         if self._config.distrust_cache:
             self._cache.drop()
@@ -129,15 +131,12 @@ class MnnLlm:
         )
         if weights is not None:
             prefault(weights)
-        self._prompts = Prompts(self._llm, self._vocabulary, self._context)
         more = [open_slot(self._llm, mnn_cache.GRAPHS["full"]) for _ in range(1, self._options.slots)]
         self._slots = {"full": Slots([self._slot(llm) for llm in (self._llm, *more)])}
 
-    def _kv_missing(self) -> int:
-        """Bytes that full slots would still take."""
-        held, shape = sum(slots.held for slots in self._slots.values()), self._vocabulary.facts.shape
-        token = 2 * 4 * shape["layers"] * shape["kv_heads"] * shape["head_dim"]
-        return token * max(0, self._options.slots * (self._context + ROOM) - held)
+    def _kv_share(self) -> float:
+        """Of the room for keys and values, what the conversations of the whole model have taken."""
+        return self._slots["full"].room / (self._options.slots * self._context)
 
     def _kv_files(self, weights: Path | None) -> KvFiles | None:
         if not self._options.kv_dir:
@@ -166,10 +165,9 @@ class MnnLlm:
             raise ModelDamaged(f"the files of model {self._config.model!r} were replaced; ask again", code=REPLACED)
         if self._llm is None:  # the last request found the cache damaged
             self._start()
-        self._prompts.check(request.turns)
-        fitted = fit(request.turns, self._prompts.encode, self._context, request.max_new_tokens)
+        fitted = self._prompts.fitted(self._llm, request)
         yield Progress(done=0, total=len(fitted.prompt))
-        if self._kv is not None and not self._kv.has_room(self._kv_missing()):
+        if self._kv is not None and not self._kv.has_room(int(self._options.kv_bytes * (1 - self._kv_share()))):
             log.warning("no room is left in %s: keys and values go on the heap", self._kv.path)
             self._open(self._mapped.path if self._mapped else None, on_heap=True)
         slot, kept, logits = yield from self._trusted_prefill(request, fitted.prompt)
@@ -177,6 +175,7 @@ class MnnLlm:
         yield msgspec.structs.replace(
             done,
             reused_tokens=kept,
+            kv_share=self._kv_share(),
             dropped_turns=fitted.dropped,
             prefill_ms=(time.monotonic() - started) * 1000 - done.decode_ms,
         )

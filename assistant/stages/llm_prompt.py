@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
 from assistant.errors import BadText, ModelDamaged
-from assistant.messages import Turn
+from assistant.messages import LlmRequest, Turn
 from assistant.model_store.vocabulary import Vocabulary
+from assistant.stages.llm_window import Fitted, fit
 
 _LETTERS_PER_TOKEN = 16
 """Hardly any text has longer tokens on average; what is longer than a context of them is refused unread, because MNN's
@@ -15,36 +17,39 @@ tokenizer would take minutes for a megabyte."""
 
 
 class Prompts:
-    def __init__(self, llm: Any, vocabulary: Vocabulary, context: int) -> None:
-        """`llm`: MNN's inner object, loaded."""
-        self._llm = llm
+    def __init__(self, vocabulary: Vocabulary, context: int) -> None:
         self._facts = vocabulary.facts
-        self._most_letters = max(1, context) * _LETTERS_PER_TOKEN
+        self._context = context
         controls = {vocabulary.bytes_of(token).decode("utf-8", "replace") for token in vocabulary.special_ids}
         # NUL would cut the text short in MNN
         longest_first = sorted({*controls, "\0"} - {""}, key=len, reverse=True)
         self._forbidden = re.compile("|".join(map(re.escape, longest_first)))
 
-    def check(self, turns: tuple[Turn, ...]) -> None:
-        """Raises `BadText` for what no model can answer."""
+    def fitted(self, llm: Any, request: LlmRequest) -> Fitted:
+        """What of the conversation goes to the model. Raises `BadText` for what it cannot answer, and what `encode`
+        raises."""
+        self._check(request.turns)
+        return fit(request.turns, functools.partial(self.encode, llm), self._context, request.max_new_tokens)
+
+    def _check(self, turns: tuple[Turn, ...]) -> None:
         if not turns or turns[-1].role != "user" or not self._harmless(turns[-1].content).strip():
             raise BadText("the question is empty", code="text-empty")
         letters = len(turns[-1].content)
-        if letters > self._most_letters:
+        if letters > max(1, self._context) * _LETTERS_PER_TOKEN:
             raise BadText(
                 f"the question has {letters} characters, far more than the context holds; say it shorter, or raise"
                 " stages.llm.context_tokens",
                 code="prompt-too-long",
             )
 
-    def encode(self, turns: tuple[Turn, ...]) -> list[int]:
-        """Token ids of the conversation, ready for the answer. Raises `ModelDamaged` for a template that MNN cannot
-        render."""
+    def encode(self, llm: Any, turns: tuple[Turn, ...]) -> list[int]:
+        """Token ids of the conversation, ready for the answer. `llm`: MNN's inner object, loaded. Raises `ModelDamaged`
+        for a template that MNN cannot render."""
         messages = [{"role": turn.role, "content": self._harmless(turn.content)} for turn in turns]
-        text = self._llm.apply_chat_template(messages)
+        text = llm.apply_chat_template(messages)
         if messages[-1]["content"].strip() not in text:
             raise ModelDamaged("the model's chat template leaves out the question; convert the model again")
-        ids = [int(token) for token in self._llm.tokenizer_encode(text)]
+        ids = [int(token) for token in llm.tokenizer_encode(text)]
         if self._facts.add_bos and self._facts.bos_id is not None and ids[:1] != [self._facts.bos_id]:
             ids.insert(0, self._facts.bos_id)
         return ids

@@ -59,6 +59,11 @@ class Slot:
         """How many of the tokens went in by whole rows of a prompt."""
         self._whole = True
 
+    @property
+    def room(self) -> int:
+        """Tokens for which it has room."""
+        return max(self._context, len(self.tokens)) if self.tokens else 0
+
     def common(self, prompt: Sequence[int], *, exact: bool) -> int:
         """How many tokens of `prompt` need not be computed: those in the cache, in whole rows, the last one never.
 
@@ -128,9 +133,9 @@ class Slots:
         self._turns = itertools.count(1)
 
     @property
-    def held(self) -> int:
-        """Tokens in all of them."""
-        return sum(len(slot.tokens) for slot in self._slots)
+    def room(self) -> int:
+        """Tokens for which they have room, all together."""
+        return sum(slot.room for slot in self._slots)
 
     def shrink(self) -> None:
         for slot in self._slots:

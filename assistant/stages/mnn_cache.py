@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from assistant.messages import LlmVariant
+from assistant.model_store.choices import EMERGENCY_GRAPH
 from assistant.model_store.derived import Derived, Found, Free
 from assistant.model_store.versions import mnn_version
 from assistant.stages.base import EngineConfig
@@ -24,7 +25,7 @@ _ROOM = 1.6
 """Free disk needed per byte of weights: the runtime's layout widens scales to fp32 (measured: 1.1 to 1.4)."""
 
 
-GRAPHS: dict[LlmVariant, str] = {"full": "llm.mnn", "emergency": "llm.emergency.mnn"}
+GRAPHS: dict[LlmVariant, str] = {"full": "llm.mnn", "emergency": EMERGENCY_GRAPH}
 
 Stamps = tuple[tuple[int, int, int], ...]
 

@@ -18,7 +18,7 @@ from typing import Any
 from assistant import page_cache
 from assistant.errors import StageDied, StageError
 from assistant.memory_orchestrator.calibration import Calibration
-from assistant.memory_orchestrator.estimate import estimate, prepared, slot_tokens, without_kv
+from assistant.memory_orchestrator.estimate import estimate, prepared, without_kv
 from assistant.memory_orchestrator.policy import Need
 from assistant.memory_orchestrator.pressure import RELIEF, Relief
 from assistant.memory_orchestrator.probe import Usage
@@ -100,8 +100,8 @@ class Supervisor:
         """From the request to a loaded engine: fork, import, load."""
         self.run_ms = 0.0
         """Of all requests since `reset_figures`."""
-        self._tokens = 0
-        """Most tokens in one request since the load."""
+        self._kv_share = 0.0
+        """Most of the room for keys and values that was taken since the load."""
         self._worked = False
         self._info: EngineInfo | None = None
         self._threads = spec.threads
@@ -162,8 +162,7 @@ class Supervisor:
         if not self._worked or self._info is None:
             return False
         if not self._info.exceptional:
-            used = slot_tokens(self._tokens) * self.spec.kv_token_bytes
-            usage = without_kv(peak, used, self.spec.kv_home)
+            usage = without_kv(peak, int(self.spec.kv_bytes * self._kv_share), self.spec.kv_home)
             self._calibration.learn(self.spec.calibration_key(self._threads), usage, self._info.derived)
         return True
 
@@ -203,7 +202,7 @@ class Supervisor:
         started = time.monotonic()
         worker = self._worker
         assert worker is not None
-        self._tokens, self._worked, self._threads = 0, False, self._threads_now()
+        self._kv_share, self._worked, self._threads = 0.0, False, self._threads_now()
         try:
             config = self.spec.engine_config(self._threads, distrust_cache=again)
             self._info, _ = await worker.load(config, self.spec.start_deadline_s)
@@ -264,7 +263,7 @@ class Supervisor:
         try:
             async for body in stream:
                 if isinstance(body, LlmDone):
-                    self._tokens = max(self._tokens, body.prompt_tokens + body.new_tokens)
+                    self._kv_share = max(self._kv_share, body.kv_share)
                 yield body
             self._worked = True
         finally:

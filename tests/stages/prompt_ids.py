@@ -27,7 +27,7 @@ def main(model: str, cache: str, text: str) -> None:
     )
     engine = MnnLlm(config)
     engine.load()
-    ids = engine._prompts.encode((Turn(role="user", content=text),))
+    ids = engine._prompts.encode(engine._llm, (Turn(role="user", content=text),))
     sys.stdout.write(f"ids {json.dumps(ids)}\n")
     sys.stdout.flush()
 
