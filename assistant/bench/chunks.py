@@ -19,7 +19,7 @@ import msgspec
 
 from assistant.bench.llm_model import BIG_SHAPE, Chosen, choose, whole_pieces
 from assistant.bench.llm_runs import Answered, asking, fitted, mib, once
-from assistant.bench.output import judge, say_aside
+from assistant.bench.output import judge, said, say_aside
 from assistant.errors import UsageError
 from assistant.memory_orchestrator.estimate import slot_tokens
 from assistant.stages.fork_client import ForkServer
@@ -213,20 +213,16 @@ def _verdict(targets: Targets) -> list[str]:
     if targets.anon_reached is not None:
         lines += [
             "published: another assistant on a slower board; only 'none' is its whole process, out of memory",
-            f"anonymous <= {targets.anon_mib:g} MiB in every row: {_said(targets.anon_reached)}",
+            f"anonymous <= {targets.anon_mib:g} MiB in every row: {said(targets.anon_reached)}",
             f"decode >= {targets.decode_tps:g} tok/s ({DECODE_TIMES:g} x the best published):"
-            f" {_said(targets.decode_reached)}",
+            f" {said(targets.decode_reached)}",
         ]
     prefill = f"first token with chunks <= {targets.prefill_against_no_chunks:g} x without"
-    return [*lines, f"{prefill}: {_said(targets.prefill_reached)}"]
+    return [*lines, f"{prefill}: {said(targets.prefill_reached)}"]
 
 
 def _ratio(ours: float, theirs: float | None) -> str:
     return f"{ours / theirs:.2f}" if theirs else "-"
-
-
-def _said(reached: bool | None) -> str:
-    return "not measured" if reached is None else "reached" if reached else "MISSED"
 
 
 def parsed_chunks(text: str) -> list[int | None]:

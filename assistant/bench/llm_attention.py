@@ -11,9 +11,9 @@ from __future__ import annotations
 import msgspec
 
 from assistant.bench.llm_child import Split, Splits, Splitting, ask, model_of
-from assistant.bench.llm_options import Options, said
+from assistant.bench.llm_options import Options
 from assistant.bench.llm_runs import text_of
-from assistant.bench.output import say_aside
+from assistant.bench.output import said, say_aside
 from assistant.config_checks import ATTENTION_MODES
 
 MODES, PIECES = (8, 0, 9, 10), (32, 16, 8)

@@ -19,8 +19,9 @@ from assistant.bench.daemons import OwnDaemon
 from assistant.bench.llm_child import model_of
 from assistant.bench.llm_in_group import InGroup, Order, ask
 from assistant.bench.llm_model import Chosen
-from assistant.bench.llm_options import Options, said
-from assistant.bench.output import say_aside
+from assistant.bench.llm_options import Options
+from assistant.bench.llm_runs import laid_out, mib
+from assistant.bench.output import said, say_aside
 from assistant.errors import AssistantError
 from assistant.memory_orchestrator.probe import MIB
 from assistant.stages.supervisor import StageSpec
@@ -75,7 +76,7 @@ def measure(options: Options) -> Limits:
     admitted = [one.limit_mib for one in (*at, below) if one.ledger == "answered"]
     found = Limits(
         model=chosen.name,
-        weights_mib=round(sum(file.stat().st_blocks * 512 for file in weights.iterdir()) / MIB, 1),
+        weights_mib=mib(laid_out(weights)),
         at=tuple(at),
         below=below,
         least_admitted_mib=min(admitted, default=None),

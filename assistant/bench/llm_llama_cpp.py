@@ -18,9 +18,9 @@ import msgspec
 from assistant.bench.embedded import embedded_gguf
 from assistant.bench.llama_cpp_python import python_of
 from assistant.bench.llm_model import choose
-from assistant.bench.llm_options import W4, Options, said
+from assistant.bench.llm_options import W4, Options
 from assistant.bench.llm_runs import Answered, PeakLog, asking, fitted, mib, once, text_of
-from assistant.bench.output import say_aside
+from assistant.bench.output import said, say_aside
 from assistant.errors import EngineFailed, ModelError
 from assistant.stages.fork_client import ForkServer
 

@@ -91,15 +91,16 @@ def choose(*, model: str = "", shape: str = "", store: ModelStore | None = None)
         return Chosen(name=folder.name, store=_Folder(folder, store))
     if model == "embedded":
         model = settings.Llm().model
-    store.open(model or settings.load().stages.llm.model)
-    return Chosen(name=model or settings.load().stages.llm.model, store=store)
+    name = model or settings.load().stages.llm.model
+    store.open(name)
+    return Chosen(name=name, store=store)
 
 
 def synthetic(shape: str, store: ModelStore) -> str:
     """The name of the installed model of that shape, with random weights. Raises `UsageError` for a shape not known."""
-    from assistant.model_store.synth import SHAPES, synthesise
+    from assistant.model_store.synth import synthesise
+    from assistant.model_store.synthetic_shapes import shape_of
 
-    if shape not in SHAPES:
-        raise UsageError(f"there is no shape {shape!r}; choose one of: {', '.join(SHAPES)}")
+    shape_of(shape)  # or nobody waits for it
     say_aside(f"a model of random weights in the shape of {shape}: made now unless it is there")
     return synthesise(store, shape)

@@ -1,4 +1,4 @@
-"""What the sections of `assistant bench llm` are given, and how they say what was reached. Imports `llm_model`."""
+"""What the sections of `assistant bench llm` are given. Imports `llm_model`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,3 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     def big(self) -> Chosen:
         return choose(shape=self.shape) if self.shape else self.small()
-
-
-def said(reached: bool | None) -> str:
-    return "not measured" if reached is None else "reached" if reached else "MISSED"

@@ -16,7 +16,7 @@ from assistant import paths
 from assistant.bench.llm_child import Model, Read, Reading, ask, model_of
 from assistant.bench.llm_model import Chosen, choose
 from assistant.bench.llm_options import W4, W8, Options
-from assistant.bench.llm_runs import TEXT, mib
+from assistant.bench.llm_runs import TEXT, laid_out, mib
 from assistant.bench.output import say_aside
 from assistant.errors import ModelError
 from assistant.model_store.choices import EMERGENCY_GRAPH
@@ -112,11 +112,6 @@ def _row(
         layers=layers,
         tokens=read.tokens,
     )
-
-
-def laid_out(weights: Path) -> int:
-    """Bytes on the disk of the files that are mapped; they are sparse, so their size says nothing."""
-    return sum(file.stat().st_blocks * 512 for file in weights.glob("*.static"))
 
 
 def table(found: Variants) -> str:

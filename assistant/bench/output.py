@@ -33,6 +33,11 @@ def say_error(error: AssistantError, *, as_json: bool) -> int:
     return int(error.exit_code)
 
 
+def said(reached: bool | None) -> str:
+    """In a table; None = it was not measured."""
+    return "not measured" if reached is None else "reached" if reached else "MISSED"
+
+
 def judge(measure: Callable[[], Judged], table: Callable[[Judged], str], *, as_json: bool) -> int:
     """Measures and prints. The exit status: 0 when the targets are reached, 1 when not, or that of the error."""
     try:
