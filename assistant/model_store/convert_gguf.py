@@ -14,8 +14,9 @@ from pathlib import Path
 from assistant.model_store import json_command
 from assistant.model_store.choices import Bits, Block, checked
 from assistant.model_store.gguf import GgufFile
-from assistant.model_store.llm_conversion import ConversionReport, Progress, convert, free_bytes_of
+from assistant.model_store.llm_conversion import ConversionReport, Progress, convert
 from assistant.model_store.manifest import sha256_of
+from assistant.model_store.workspace import bytes_free
 
 __all__ = ["ConversionReport", "convert_gguf", "main", "throttled"]
 
@@ -30,7 +31,7 @@ def convert_gguf(
     emergency_skip: Sequence[int] | None = None,
     head_slices: int | None = None,
     source_sha256: str | None = None,
-    free_bytes: Callable[[Path], int] = free_bytes_of,
+    free_bytes: Callable[[Path], int] = bytes_free,
 ) -> ConversionReport:
     """Converts one file; see `llm_conversion.convert` for what it writes and raises, and `choices` for the choices.
 

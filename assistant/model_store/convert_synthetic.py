@@ -13,9 +13,10 @@ from pathlib import Path
 from assistant.model_store import json_command
 from assistant.model_store.choices import Block, checked
 from assistant.model_store.convert_gguf import throttled
-from assistant.model_store.llm_conversion import ConversionReport, Progress, convert, free_bytes_of
+from assistant.model_store.llm_conversion import ConversionReport, Progress, convert
 from assistant.model_store.synthetic_shapes import BLOCK, shape_of
 from assistant.model_store.synthetic_source import SyntheticSource
+from assistant.model_store.workspace import bytes_free
 
 
 def convert_synthetic(
@@ -24,7 +25,7 @@ def convert_synthetic(
     progress: Progress | None = None,
     *,
     block: Block = BLOCK,
-    free_bytes: Callable[[Path], int] = free_bytes_of,
+    free_bytes: Callable[[Path], int] = bytes_free,
 ) -> ConversionReport:
     """The shape called `name`; see `llm_conversion.convert` for what it writes and raises. `UsageError` besides."""
     source = SyntheticSource(name, shape_of(name), block)

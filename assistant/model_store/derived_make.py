@@ -27,13 +27,12 @@ from assistant.model_store.derived import (
     write_note,
 )
 from assistant.model_store.derived_check import mark_of
-from assistant.model_store.workspace import sweep, workspace
+from assistant.model_store.workspace import disk_is_full, sweep, workspace
 
 _KEEP_S = 30 * 24 * 3600
 """Seconds that a folder is kept after its last use."""
 _SPARE = 64 << 20
 """Bytes of disk that must stay free: a full disk harms more than a slow start."""
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def prepare(cache: Derived, needed: int) -> None:
@@ -78,7 +77,7 @@ def building(cache: Derived, needed: int) -> Iterator[Path]:
 
 
 def failed(cache: Derived, error: OSError) -> EngineFailed:
-    if error.errno in _FULL:
+    if disk_is_full(error):
         return disk_filled_up(cache)
     return EngineFailed(
         f"the cache {cache.root} cannot be written: {error.strerror}; set XDG_CACHE_HOME to a disk that can",

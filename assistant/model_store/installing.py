@@ -6,7 +6,6 @@ old model, none, or the new one, never half of it.
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from assistant.model_store.catalog import check_name
 from assistant.model_store.manifest import Manifest
 from assistant.model_store.progress import Progress
 from assistant.model_store.store import ModelStore
-from assistant.model_store.workspace import locked
+from assistant.model_store.workspace import disk_is_full, locked
 
 
 @contextmanager
@@ -33,7 +32,7 @@ def held(store: ModelStore, name: str, progress: Progress) -> Iterator[None]:
         with locked(store.models_dir, name, lambda: progress.note(wait)):
             yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if disk_is_full(error):
             raise FetchFailed(
                 f"Model {name!r} could not be put in place: the disk of {store.models_dir} is full. "
                 "Make room and run this again. Nothing was changed.",

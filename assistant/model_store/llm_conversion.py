@@ -9,8 +9,6 @@ report. The directory appears whole or not at all. Never touches a network, neve
 
 from __future__ import annotations
 
-import errno
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +25,7 @@ from assistant.model_store.mnn_graph import Json, build
 from assistant.model_store.mnn_tokenizer import mtok
 from assistant.model_store.mnn_tools import json_to_mnn
 from assistant.model_store.tensor_source import TensorSource
+from assistant.model_store.workspace import bytes_free, disk_is_full
 
 Progress = Callable[[int, int], None]
 
@@ -148,10 +147,6 @@ def _write_all(out: Path, source: TensorSource, plan: Plan, facts: vocabulary.Ll
     meter.sample()
 
 
-def free_bytes_of(folder: Path) -> int:
-    return shutil.disk_usage(folder).free
-
-
 def convert(
     source: TensorSource,
     out_dir: Path,
@@ -160,7 +155,7 @@ def convert(
     sha256: str,
     choices: Choices = OWN,
     head_slices: int | None = None,
-    free_bytes: Callable[[Path], int] = free_bytes_of,
+    free_bytes: Callable[[Path], int] = bytes_free,
 ) -> ConversionReport:
     """Writes llm.mnn, llm.mnn.weight, llm_config.json, config.json, tokenizer.mtok and vocabulary.bin to `out_dir`.
 
@@ -182,7 +177,7 @@ def convert(
             _write_all(work, source, plan, facts, meter)
             weight_bytes = (work / "llm.mnn.weight").stat().st_size
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if disk_is_full(error):
             full = f"the disk of {out_dir.parent} is full; make room and run this again"
             raise ModelError(full, code="disk-full") from None
         raise ModelError(f"{out_dir}: cannot be written ({error.strerror})") from None
@@ -214,8 +209,8 @@ def _plan(source: TensorSource, choices: Choices, head_slices: int | None) -> Pl
 
 def _check_disk(out_dir: Path, needed: int, free_bytes: Callable[[Path], int]) -> None:
     out_dir.parent.mkdir(parents=True, exist_ok=True)
-    free = free_bytes(out_dir.parent)
-    if free < needed:
+    there = free_bytes(out_dir.parent)
+    if there < needed:
         raise ModelError(
-            f"{out_dir.parent}: {needed >> 20} MiB are needed, {free >> 20} MiB are free; make room", code="disk-full"
+            f"{out_dir.parent}: {needed >> 20} MiB are needed, {there >> 20} MiB are free; make room", code="disk-full"
         )

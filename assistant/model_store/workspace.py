@@ -6,6 +6,7 @@ for as long as it lives; a folder that nobody locks belongs to a dead run and is
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -81,7 +82,7 @@ def sweep(folder: Path) -> None:
 def need_space(folder: Path, wanted: int, what: str, free: Callable[[Path], int] | None = None) -> None:
     """Raises `FetchFailed` when the folder's file system has fewer than `wanted` bytes (and 16 MiB to spare)."""
     folder.mkdir(parents=True, exist_ok=True)
-    there = (free or _free)(folder)
+    there = (free or bytes_free)(folder)
     wanted += 16 << 20
     if there < wanted:
         raise FetchFailed(
@@ -91,8 +92,14 @@ def need_space(folder: Path, wanted: int, what: str, free: Callable[[Path], int]
         )
 
 
-def _free(folder: Path) -> int:
+def bytes_free(folder: Path) -> int:
+    """Free for us on the file system of a folder."""
     return shutil.disk_usage(folder).free
+
+
+def disk_is_full(error: OSError) -> bool:
+    """The disk, or what we may have of it."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _mib(size: int) -> int:
