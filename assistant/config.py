@@ -78,15 +78,15 @@ class Llm(_Section, frozen=True, kw_only=True):
     slots: int = 1
     """Conversations whose keys and values stay in memory; more take turns."""
     kv_cache: str = "auto"
-    """memory | disk | auto: where keys and values lie. On a disk they can be written out instead of filling memory, and
-    each 64 tokens wait for it. auto = on disk from 160 MiB of them on."""
+    """memory | disk | auto: where keys and values lie. On a disk they can be written out instead of filling memory.
+    auto = on disk from 160 MiB of them on."""
     attention_mode: int = 8
     """MNN's: 8 or 0 (without flash attention). The others keep 8-bit or 4-bit keys, which fit one piece of a prompt
     only."""
     conversation_ttl_s: float = 300
     """How long a conversation is remembered after its last turn."""
     prefill_chunk: int = 128
-    """Tokens of a prompt at once; in steps of 8, the rows that MNN computes together."""
+    """Tokens of a prompt at once; a multiple of 8, so that MNN computes whole rows."""
     threads: int = 0
     """0 = physical cores, less one for audio where there are four or more."""
     system_prompt: str = "You are a voice assistant. Answer in one short sentence."

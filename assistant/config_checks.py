@@ -44,7 +44,8 @@ _CHOICES = {
 }
 
 PREFILL_STEP = 8
-"""Rows of a prompt that MNN computes together. Pieces that are no multiple of it change the answer by rounding."""
+"""Tokens: two of the rows of four that MNN computes together. A piece that ends inside a row changes the answer by
+rounding."""
 
 ATTENTION_MODES = (8, 0)
 _INT8_KEYS = "8-bit keys are scaled by the part of a prompt that came first, so a prompt in chunks gives another answer"
@@ -79,8 +80,8 @@ def _check_llm(flat: Mapping[str, Any]) -> None:
     if chunk % PREFILL_STEP:
         raise ConfigError(
             f"stages.llm.prefill_chunk is {chunk}; it must be a multiple of {PREFILL_STEP}, for example"
-            f" {chunk // PREFILL_STEP * PREFILL_STEP}: MNN computes {PREFILL_STEP} rows together, and other pieces"
-            " change the answer by rounding"
+            f" {chunk // PREFILL_STEP * PREFILL_STEP}: MNN computes 4 tokens together, and other pieces change the"
+            " answer by rounding"
         )
     mode: int = flat["stages.llm.attention_mode"]
     if mode not in ATTENTION_MODES:

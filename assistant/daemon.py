@@ -90,6 +90,8 @@ class Assistant:
                 keep_alive_s=self._keep_alive_s,
                 emit=self._emit,
             )
+            self._tell_needs()  # or the ledger could not say in which mode it will be
+            self.memory.holdings.told()
             self._housekeeper = Housekeeper(self.memory.holdings, sense=Sensors().read, emit=self._emit)
             self._housekeeper.start()
         except BaseException:
@@ -103,8 +105,6 @@ class Assistant:
             emergency=has_emergency_graph,
             emit=self._emit,
         )
-        self._tell_needs()  # or the ledger could not say in which mode it will be
-        self.memory.holdings.told()
         return self
 
     async def __aexit__(

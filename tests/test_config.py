@@ -54,7 +54,7 @@ def test_text_values_become_the_type_of_their_key() -> None:
         (["memory.budget_mib=inf"], {}, "", "most"),
         (["stages.llm.seed=99999999999999999999"], {}, "", "most|whole number"),
         (["stages.llm.max_new_tokens=5000"], {}, "", "context_tokens"),
-        (["stages.llm.prefill_chunk=100"], {}, "", "multiple of 8, for example 96: MNN computes 8 rows"),
+        (["stages.llm.prefill_chunk=100"], {}, "", "multiple of 8, for example 96: MNN computes 4 tokens together"),
         (["stages.llm.prefill_chunk=7"], {}, "", "least"),
         (["stages.llm.kv_cache=ram"], {}, "", "auto, memory or disk"),
         (["stages.llm.attention_mode=9"], {}, "", "8-bit keys .* choose 8, or 0"),

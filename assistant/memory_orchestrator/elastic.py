@@ -25,7 +25,7 @@ Model = Literal["configured", "small", "w4"]
 SMALLER_FROM: Level = "high"
 """The level from which fewer bytes of weights are taken where there are any."""
 _SHORTEST_CHUNK = 8
-"""Rows that MNN computes together: fewer cost as much, and change the answer by rounding."""
+"""Tokens. Fewer cost as much: MNN computes whole rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
