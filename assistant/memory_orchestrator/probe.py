@@ -96,7 +96,7 @@ class Probe:
         return found
 
     def sample(self, pid: int) -> Sample:
-        """PSS and the high-water mark of RSS of one process; zeros for one that has gone or is not ours."""
+        """PSS, RSS and its high-water mark of one process; zeros for one that has gone or is not ours."""
         try:
             rollup = _fields((self._root / f"proc/{pid}/smaps_rollup").read_text("ascii"))
             status = _fields((self._root / f"proc/{pid}/status").read_text("utf-8", "replace"))
@@ -109,7 +109,9 @@ class Probe:
             now=Usage(
                 anon=rollup.get("Pss", 0) - file + rollup.get("SwapPss", 0), file=file, shm=rollup.get("Pss_Shmem", 0)
             ),
-            rss=rollup.get("Rss", 0),
+            # from one file, which is read at one moment: weights are mapped at 50 MiB per ms, and what came between
+            # two readings would pass for a spike
+            rss=status.get("VmRSS", 0),
             rss_peak=status.get("VmHWM", 0),
         )
 

@@ -12,7 +12,7 @@ import pytest
 
 from assistant.memory_orchestrator.budget import decide
 from assistant.memory_orchestrator.estimate import estimate, kv_bytes, slot_tokens, without_kv
-from assistant.memory_orchestrator.probe import MIB, Machine, Probe, Usage
+from assistant.memory_orchestrator.probe import MIB, Machine, Probe, Sample, Usage
 
 
 def test_memory_of_a_real_process_is_seen_by_kind(tmp_path: Path) -> None:
@@ -42,6 +42,28 @@ def test_a_spike_between_two_readings_is_not_missed() -> None:
     assert after.now.anon < before.now.anon + 40 * MIB
     high = before.rss_peak - before.rss  # an earlier test may have been higher still
     assert after.peak_since(before).anon > before.now.anon + 50 * MIB or high > 64 * MIB
+
+
+def test_memory_that_grows_between_two_files_of_the_kernel_is_no_spike(tmp_path: Path) -> None:
+    (tmp_path / "weights").write_bytes(b"w" * (128 * MIB))
+    code = """
+import mmap, sys
+blocks = []
+with open(sys.argv[1], 'rb') as file:
+    for _ in range(40):  # nothing is ever given back
+        blocks.append(mmap.mmap(file.fileno(), 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE, prot=mmap.PROT_READ))
+print('done', flush=True)
+sys.stdin.read()
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "weights")]
+    spikes: list[int] = []
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        while not spikes or Probe().sample(child.pid).rss < 40 * 128 * MIB:
+            seen = Probe().sample(child.pid)
+            spikes.append(seen.peak_since(Sample()).anon - seen.now.anon)
+        child.stdin.close()
+    assert max(spikes) < 8 * MIB, f"{len(spikes)} readings, worst {max(spikes) / MIB:.1f} MiB"
 
 
 def test_what_a_process_has_started_counts_as_its_own() -> None:
