@@ -1,6 +1,6 @@
 """Settings: frozen trees, layered from files, environment and command line.
 
-Imports `config_checks`, `errors` and `paths`.
+Imports `config_checks`, `config_sections`, `errors` and `paths`.
 
 Precedence, lowest first: defaults, /etc/assistant/config.toml, $XDG_CONFIG_HOME/assistant/config.toml, ASSISTANT_*
 (ASSISTANT_STAGES_LLM_THREADS=2), `--set stages.llm.threads=2`. An unknown key is refused with the nearest valid one.
@@ -19,121 +19,36 @@ import msgspec
 
 from assistant import paths
 from assistant.config_checks import check
+from assistant.config_sections import (
+    Asr,
+    Audio,
+    Cues,
+    Debug,
+    Intent,
+    Listen,
+    Llm,
+    Log,
+    Memory,
+    Section,
+    Stages,
+    Tts,
+    Wake,
+)
 from assistant.errors import ConfigError
 from assistant.messages import Stage
 
 ENV_PREFIX = "ASSISTANT_"
 
 
-class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Fields carry their unit in the name."""
-
-
-class Audio(_Section, frozen=True, kw_only=True):
-    enabled: bool = True
-    """False runs without microphone and speaker."""
-    input: str = ""
-    """Name or regular expression of the microphone; empty = the system's default."""
-    output: str = ""
-
-
-class Wake(_Section, frozen=True, kw_only=True):
-    words: tuple[str, ...] = ("hey_jarvis", "okay_nabu")
-
-
-class Memory(_Section, frozen=True, kw_only=True):
-    budget_mib: float = 0
-    """0 = find out (cgroup, machine)."""
-    margin_mib: float = 300
-    """Always stays free; proportionally less on machines (or in cgroups) of less than 2 GB."""
-    keep_alive_s: float = 300
-    """How long an idle stage stays loaded; 0 = unload at once, -1 = never unload."""
-
-
-class Asr(_Section, frozen=True, kw_only=True):
-    engine: str = "whisper"
-    model: str = "whisper-tiny.en"
-    language: str = ""
-    """Of a multilingual whisper model, for example "fr"; empty = found out from the audio."""
-    threads: int = 0
-    """0 = physical cores."""
-    start_timeout_s: float = 30
-    step_timeout_s: float = 60
-    """Longest silence of a busy worker before it is taken for hung."""
-
-
-class Intent(_Section, frozen=True, kw_only=True):
-    engine: str = "templates"
-    language: str = "en"
-    start_timeout_s: float = 20
-    step_timeout_s: float = 10
-
-
-class Llm(_Section, frozen=True, kw_only=True):
-    engine: str = "mnn"
-    model: str = "smollm2-135m-instruct"
-    small_model: str = ""
-    """Taken instead while the machine is pressed hard (heat, memory, supply); empty = none."""
-    context_tokens: int = 1024
-    slots: int = 1
-    """Conversations whose keys and values stay in memory; more take turns."""
-    kv_cache: str = "auto"
-    """memory | disk | auto: where keys and values lie. On a disk they can be written out instead of filling memory.
-    auto = on disk from 160 MiB of them on."""
-    attention_mode: int = 8
-    """MNN's: 8 or 0 (without flash attention). The others keep 8-bit or 4-bit keys, which fit one piece of a prompt
-    only."""
-    conversation_ttl_s: float = 300
-    """How long a conversation is remembered after its last turn."""
-    prefill_chunk: int = 128
-    """Tokens of a prompt at once; a multiple of 8, so that MNN computes whole rows."""
-    threads: int = 0
-    """0 = physical cores, less one for audio where there are four or more."""
-    system_prompt: str = "You are a voice assistant. Answer in one short sentence."
-    """Empty = what the model's own chat template says."""
-    max_new_tokens: int = 96
-    temperature: float = 0.0
-    """0 = greedy."""
-    top_k: int = 40
-    top_p: float = 0.95
-    min_p: float = 0.0
-    repetition_penalty: float = 1.1
-    seed: int = -1
-    """-1 = a new one for each answer."""
-    start_timeout_s: float = 120
-    """The first start of a model builds its mapped weights, which takes seconds per GB."""
-    step_timeout_s: float = 60
-
-
-class Tts(_Section, frozen=True, kw_only=True):
-    engine: str = "piper"
-    model: str = "en_US-joe-medium"
-    length_scale: float = 1.0
-    """How long sounds take: 1.2 speaks slower, 0.9 faster."""
-    threads: int = 0
-    """0 = physical cores."""
-    start_timeout_s: float = 30
-    step_timeout_s: float = 60
-
-
-class Stages(_Section, frozen=True, kw_only=True):
-    asr: Asr = Asr()
-    intent: Intent = Intent()
-    llm: Llm = Llm()
-    tts: Tts = Tts()
-
-
-class Log(_Section, frozen=True, kw_only=True):
-    level: str = "warning"
-    """debug | info | warning | error."""
-
-
-class Config(_Section, frozen=True, kw_only=True):
+class Config(Section, frozen=True, kw_only=True):
     audio: Audio = Audio()
+    cues: Cues = Cues()
     wake: Wake = Wake()
+    listen: Listen = Listen()
     memory: Memory = Memory()
     stages: Stages = Stages()
     log: Log = Log()
+    debug: Debug = Debug()
 
     def __post_init__(self) -> None:
         check(flatten(msgspec.to_builtins(self)))
@@ -154,7 +69,7 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return out
 
 
-def _types(section: type[_Section], prefix: str = "") -> dict[str, Any]:
+def _types(section: type[Section], prefix: str = "") -> dict[str, Any]:
     """`{"memory.budget_mib": float}`: the declared type of every key."""
     out: dict[str, Any] = {}
     for key, kind in get_type_hints(section).items():

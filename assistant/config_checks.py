@@ -13,6 +13,8 @@ from assistant.messages import Stage
 
 _AT_LEAST: dict[str, float] = {  # 0 where nothing is said
     "memory.keep_alive_s": -1,
+    "listen.max_s": 1,
+    "listen.no_speech_s": 0.5,
     "stages.llm.context_tokens": 64,
     "stages.llm.slots": 1,
     "stages.llm.prefill_chunk": 8,
@@ -25,6 +27,9 @@ _AT_LEAST: dict[str, float] = {  # 0 where nothing is said
 
 
 _AT_MOST: dict[str, float] = {
+    "audio.volume_percent": 100,
+    "listen.pre_roll_s": 3,
+    "listen.max_s": 120,
     "stages.llm.top_p": 1,
     "stages.llm.min_p": 1,
     "stages.llm.temperature": 100,
@@ -39,7 +44,9 @@ _MOST = 1e9
 """Of every other number: a budget of an exabyte is a typing error, and an infinite time-out is no time-out."""
 
 _CHOICES = {
+    "listen.silence": ("normal", "relaxed", "aggressive"),
     "log.level": ("debug", "info", "warning", "error"),
+    "log.format": ("text", "json"),
     "stages.llm.kv_cache": ("auto", "memory", "disk"),
 }
 

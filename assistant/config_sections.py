@@ -1,0 +1,161 @@
+"""The settings themselves: one frozen section each, with its defaults. Imports nothing of ours; decides nothing."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Fields carry their unit in the name."""
+
+
+class Audio(Section, frozen=True, kw_only=True):
+    enabled: bool = True
+    """False runs without microphone and speaker."""
+    input: str = ""
+    """Name or regular expression of the microphone; empty = the system's default."""
+    output: str = ""
+    volume_percent: float = 100
+    duck_command: tuple[str, ...] = ()
+    """Run when the assistant begins to listen, to make other sound quieter; a program and its arguments, no shell."""
+    unduck_command: tuple[str, ...] = ()
+    """Run when it is idle again."""
+
+
+class Cues(Section, frozen=True, kw_only=True):
+    """Short sounds. Each is "tone" (ours), "off", or the path of a sound file."""
+
+    awake: str = "tone"
+    """The wake word was heard, and nobody speaks on: say what you want."""
+    done: str = "off"
+    """A query has ended without an answer to speak."""
+    error: str = "tone"
+    thinking: str = "tone"
+    timer: str = "tone"
+    thinking_after_s: float = 1.0
+    """Without a sound of the answer."""
+
+
+class Wake(Section, frozen=True, kw_only=True):
+    engine: str = "micro"
+    words: tuple[str, ...] = ("hey_jarvis", "okay_nabu")
+    """Empty = the assistant is woken by `assistant listen` alone."""
+    stop_words: tuple[str, ...] = ("stop",)
+    """Heard while it speaks; each needs a model: `assistant models fetch wake-stop`."""
+    thresholds: tuple[str, ...] = ()
+    """Of single words, 0..1: "hey_jarvis=0.9". The others as the models' makers advise."""
+    refractory_s: float = 2.0
+    """After a detection, no other one of the same word."""
+    vad_gate: bool = False
+    """Count a wake word only where voice activity is found as well."""
+    models_dir: str = ""
+    """A folder of more models: NAME.json and its .tflite file."""
+
+
+class Listen(Section, frozen=True, kw_only=True):
+    """When somebody has begun and finished speaking."""
+
+    silence: str = "normal"
+    """normal | relaxed | aggressive: 0.7, 1.25 or 0.25 s of silence end an utterance."""
+    speech_start_s: float = 0.3
+    no_speech_s: float = 5
+    """Nobody says anything after the wake word."""
+    max_s: float = 15
+    pre_roll_s: float = 1
+    """Heard before the wake word was understood."""
+
+
+class Memory(Section, frozen=True, kw_only=True):
+    budget_mib: float = 0
+    """0 = find out (cgroup, machine)."""
+    margin_mib: float = 300
+    """Always stays free; proportionally less on machines (or in cgroups) of less than 2 GB."""
+    keep_alive_s: float = 300
+    """How long an idle stage stays loaded; 0 = unload at once, -1 = never unload."""
+
+
+class Asr(Section, frozen=True, kw_only=True):
+    engine: str = "whisper"
+    model: str = "whisper-tiny.en"
+    language: str = ""
+    """Of a multilingual whisper model, for example "fr"; empty = found out from the audio."""
+    threads: int = 0
+    """0 = physical cores."""
+    start_timeout_s: float = 30
+    step_timeout_s: float = 60
+    """Longest silence of a busy worker before it is taken for hung."""
+
+
+class Intent(Section, frozen=True, kw_only=True):
+    engine: str = "templates"
+    language: str = "en"
+    start_timeout_s: float = 20
+    step_timeout_s: float = 10
+
+
+class Llm(Section, frozen=True, kw_only=True):
+    engine: str = "mnn"
+    model: str = "smollm2-135m-instruct"
+    small_model: str = ""
+    """Taken instead while the machine is pressed hard (heat, memory, supply); empty = none."""
+    context_tokens: int = 1024
+    slots: int = 1
+    """Conversations whose keys and values stay in memory; more take turns."""
+    kv_cache: str = "auto"
+    """memory | disk | auto: where keys and values lie. On a disk they can be written out instead of filling memory.
+    auto = on disk from 160 MiB of them on."""
+    attention_mode: int = 8
+    """MNN's: 8 or 0 (without flash attention). The others keep 8-bit or 4-bit keys, which fit one piece of a prompt
+    only."""
+    conversation_ttl_s: float = 300
+    """How long a conversation is remembered after its last turn."""
+    prefill_chunk: int = 128
+    """Tokens of a prompt at once; a multiple of 8, so that MNN computes whole rows."""
+    threads: int = 0
+    """0 = physical cores, less one for audio where there are four or more."""
+    system_prompt: str = "You are a voice assistant. Answer in one short sentence."
+    """Empty = what the model's own chat template says."""
+    max_new_tokens: int = 96
+    temperature: float = 0.0
+    """0 = greedy."""
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.0
+    repetition_penalty: float = 1.1
+    seed: int = -1
+    """-1 = a new one for each answer."""
+    start_timeout_s: float = 120
+    """The first start of a model builds its mapped weights, which takes seconds per GB."""
+    step_timeout_s: float = 60
+
+
+class Tts(Section, frozen=True, kw_only=True):
+    engine: str = "piper"
+    model: str = "en_US-joe-medium"
+    length_scale: float = 1.0
+    """How long sounds take: 1.2 speaks slower, 0.9 faster."""
+    threads: int = 0
+    """0 = physical cores."""
+    start_timeout_s: float = 30
+    step_timeout_s: float = 60
+
+
+class Stages(Section, frozen=True, kw_only=True):
+    asr: Asr = Asr()
+    intent: Intent = Intent()
+    llm: Llm = Llm()
+    tts: Tts = Tts()
+
+
+class Log(Section, frozen=True, kw_only=True):
+    level: str = "warning"
+    """debug | info | warning | error."""
+    format: str = "text"
+    """text | json: one object a line."""
+
+
+class Debug(Section, frozen=True, kw_only=True):
+    recordings: bool = False
+    """Keep each spoken query, its sound and its report, in the state directory."""
+    recordings_max_mib: float = 100
+    recordings_max_age_days: float = 7
