@@ -90,7 +90,7 @@ def choose(*, model: str = "", shape: str = "", store: ModelStore | None = None)
             raise ModelMissing(f"{folder} holds no converted language model; 'assistant models convert' makes one")
         return Chosen(name=folder.name, store=_Folder(folder, store))
     if model == "embedded":
-        model = settings.Llm().model
+        model = settings.Config().stages.llm.model
     name = model or settings.load().stages.llm.model
     store.open(name)
     return Chosen(name=name, store=store)
