@@ -17,6 +17,7 @@ from assistant.stages import spawn
 log = logging.getLogger(__name__)
 
 _STOP_GRACE_S = 1.0
+WORKER = "assistant.stages.worker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,9 @@ class ForkServer:
         """Whether somebody waits for a process that may be there already."""
         return bool(self._requests)
 
-    async def fork(self, sock: socket.socket, log_fd: int, deadline_s: float) -> Forked:
-        """A new worker that speaks on `sock` and prints to `log_fd`; the caller closes its copies.
+    async def fork(self, sock: socket.socket, log_fd: int, deadline_s: float, main: str = WORKER) -> Forked:
+        """A new process that speaks on `sock` and prints to `log_fd`; the caller closes its copies. `main`: the module
+        whose `main(sock)` it runs.
 
         Raises `StageError` when there is no process to be had, `StageStartTimeout` when the server does not answer.
         """
@@ -70,7 +72,7 @@ class ForkServer:
         request, answer = self._count, asyncio.get_running_loop().create_future()
         self._requests[request] = answer
         try:
-            socket.send_fds(self._control, [f"fork {request}".encode()], [sock.fileno(), log_fd])
+            socket.send_fds(self._control, [f"fork {request} {main}".encode()], [sock.fileno(), log_fd])
             async with asyncio.timeout(deadline_s):
                 forked: Forked = await answer
                 return forked

@@ -7,9 +7,9 @@ imports no library that starts threads (onnxruntime does).
 Why not multiprocessing's forkserver: that one imports the caller's main module again in every child, starts a second
 helper process, and leaves a socket directory behind when its owner is killed.
 
-Control socket (SOCK_SEQPACKET): `fork ID` with two descriptors (the worker's socket, its log pipe) -> `pid ID PID`, or
-`fail ID ERRNO`; a worker's end is told as `exit PID STATUS`. End of file ends the server, and the kernel then kills its
-workers.
+Control socket (SOCK_SEQPACKET): `fork ID MODULE` with two descriptors (the new process's socket, its log pipe) ->
+`pid ID PID`, or `fail ID ERRNO`; its end is told as `exit PID STATUS`. The process runs `MODULE.main(socket)`. End of
+file ends the server, and the kernel then kills its workers.
 """
 
 from __future__ import annotations
@@ -83,10 +83,11 @@ def _reap(control: socket.socket) -> None:
 
 
 def _serve(control: socket.socket) -> bool:
-    message, fds, _, _ = socket.recv_fds(control, 64, 2)
-    word, _, request = message.partition(b" ")
-    if word != b"fork" or len(fds) != 2:
+    message, fds, _, _ = socket.recv_fds(control, 256, 2)
+    word, *rest = message.split(b" ")
+    if word != b"fork" or len(rest) != 2 or len(fds) != 2:
         return False
+    request, module = rest
     server = os.getpid()
     try:
         pid = os.fork()
@@ -94,7 +95,7 @@ def _serve(control: socket.socket) -> bool:
         control.send(b"fail %s %d" % (request, error.errno or 0))
     else:
         if pid == 0:
-            _become_worker(control, fds[0], fds[1], server)
+            _become_worker(module.decode(), control, fds[0], fds[1], server)
         control.send(b"pid %s %d" % (request, pid))
     finally:
         for fd in fds:
@@ -102,7 +103,7 @@ def _serve(control: socket.socket) -> bool:
     return True
 
 
-def _become_worker(control: socket.socket, sock_fd: int, log_fd: int, server: int) -> None:
+def _become_worker(module: str, control: socket.socket, sock_fd: int, log_fd: int, server: int) -> None:
     status = 1
     try:
         signal.set_wakeup_fd(-1)
@@ -114,9 +115,7 @@ def _become_worker(control: socket.socket, sock_fd: int, log_fd: int, server: in
             os.dup2(source, target)
         os.close(null)
         os.close(log_fd)
-        from assistant.stages import worker
-
-        status = worker.main(socket.socket(fileno=sock_fd))
+        status = importlib.import_module(module).main(socket.socket(fileno=sock_fd))
     except BaseException:  # noqa: BLE001 - the process ends here, whatever it was
         traceback.print_exc()  # into the log pipe; the daemon sees the exit status
     finally:
