@@ -18,6 +18,7 @@ from assistant import (
     cli_run,
     cli_status,
     cli_top,
+    cli_voice,
 )
 from assistant.errors import UsageError
 
@@ -36,6 +37,9 @@ for _verb in (
     cli_memory.load,
     cli_memory.unload,
     cli_status.cancel,
+    cli_voice.listen,
+    cli_voice.mute,
+    cli_voice.volume,
 ):
     app.command()(_verb)
 app.add_typer(cli_models.app, name="models")

@@ -15,7 +15,8 @@ from assistant.errors import AssistantError, NotRunning, UsageError
 
 if TYPE_CHECKING:
     from assistant.memory_orchestrator.ledger import LedgerReader
-    from assistant.messages import MemoryStatus, Stage, StageStatus
+    from assistant.messages import Stage
+    from assistant.messages_status import MemoryStatus, StageStatus
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON alone on stdout.")]
 StageName = Annotated[str, typer.Argument(metavar="STAGE", help="asr, intent, llm or tts.")]

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assistant import cli_client
+from assistant import cli_client, cli_voice
 from assistant.cli_memory import Frame, JsonFlag
 from assistant.cli_output import emit, reported, show
 
 if TYPE_CHECKING:
-    from assistant.messages import Status
+    from assistant.messages_status import Status
 
 
 def status(as_json: JsonFlag = False) -> None:
@@ -36,6 +36,7 @@ def _lines(told: Status) -> list[str]:
         f"{told.state}; {queries} since {_age(told.uptime_s)}",
         f"version {told.version}, process {told.pid}",
         *memory,
+        *(cli_voice.lines(told.voice) if told.voice is not None else ["no microphone and no speaker (audio.enabled)"]),
     ]
 
 

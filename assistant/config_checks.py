@@ -5,7 +5,7 @@ Works on the flat form (`{"stages.llm.slots": 1}`); imports `errors` and `messag
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assistant.errors import ConfigError
@@ -43,8 +43,11 @@ _AT_MOST: dict[str, float] = {
 _MOST = 1e9
 """Of every other number: a budget of an exabyte is a typing error, and an infinite time-out is no time-out."""
 
+SILENCES_S = {"normal": 0.7, "relaxed": 1.25, "aggressive": 0.25}
+"""Of `listen.silence`: what Home Assistant's users know."""
+
 _CHOICES = {
-    "listen.silence": ("normal", "relaxed", "aggressive"),
+    "listen.silence": tuple(SILENCES_S),
     "log.level": ("debug", "info", "warning", "error"),
     "log.format": ("text", "json"),
     "stages.llm.kv_cache": ("auto", "memory", "disk"),
@@ -77,7 +80,25 @@ def check(flat: Mapping[str, Any]) -> None:
     for key, allowed in _CHOICES.items():
         if flat[key] not in allowed:
             raise ConfigError(f"{key} is {flat[key]!r}; choose {', '.join(allowed[:-1])} or {allowed[-1]}")
+    thresholds_of(flat["wake.thresholds"])
     _check_llm(flat)
+
+
+def thresholds_of(texts: Sequence[str]) -> dict[str, float]:
+    """`["hey_jarvis=0.9"]` -> `{"hey_jarvis": 0.9}`. Raises `ConfigError`."""
+    found = {}
+    for text in texts:
+        word, _, number = text.partition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            value = -1
+        if not (word.strip() and 0 < value < 1):
+            raise ConfigError(
+                f"wake.thresholds: {text!r} is no word=number between 0 and 1, for example hey_jarvis=0.9"
+            )
+        found[word.strip()] = value
+    return found
 
 
 def _check_llm(flat: Mapping[str, Any]) -> None:

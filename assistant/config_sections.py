@@ -27,8 +27,8 @@ class Cues(Section, frozen=True, kw_only=True):
 
     awake: str = "tone"
     """The wake word was heard, and nobody speaks on: say what you want."""
-    done: str = "off"
-    """A query has ended without an answer to speak."""
+    done: str = "tone"
+    """Nothing was said, or nothing was understood: it does not listen any more."""
     error: str = "tone"
     thinking: str = "tone"
     timer: str = "tone"

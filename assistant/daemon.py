@@ -24,7 +24,8 @@ from assistant.memory_orchestrator.ledger import LedgerWriter, remove_stale, seg
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
 from assistant.memory_orchestrator.sensors import Sensors
 from assistant.memory_orchestrator.view import memory_sums, stage_rows
-from assistant.messages import STAGE_ORDER, Emit, Sampling, Stage, Status
+from assistant.messages import STAGE_ORDER, Emit, Sampling, Stage
+from assistant.messages_status import Status
 from assistant.model_store.store import ModelStore
 from assistant.pipeline import Pipeline
 from assistant.pipeline_llm import LlmSettings
@@ -62,6 +63,7 @@ class Assistant:
             Conversations(config.stages.llm.conversation_ttl_s) if conversations is None else conversations
         )
         self._emit = emit
+        self.voice = None
         self._server = ForkServer()
         self._calibration = Calibration(paths.state_dir() / "measured.json")
         self._stages = Stages(config, self._store, self._supervisor_of, lambda: self.memory.holdings.relief.level)

@@ -28,6 +28,9 @@ LlmVariant = Literal["full", "emergency"]
 KvHome = Literal["memory", "disk", "heap"]
 """Where the LLM's keys and values lie: files in shared memory, files on a disk, or MNN's own allocator."""
 
+VoiceState = Literal["idle", "listening", "processing", "responding"]
+"""What the assistant is doing, as Home Assistant names it."""
+
 Emit = Callable[[str, dict[str, object]], None]
 """Takes an event: its name and its data."""
 
@@ -59,7 +62,9 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 # --- requests to stages ---------------------------------------------------------------------------------------------
 class AsrRequest(_Message, frozen=True, kw_only=True):
     pcm: bytes
-    """s16le mono at 16 kHz; the caller has made sure that somebody speaks in it."""
+    """s16le mono at 16 kHz; the caller has made sure that somebody speaks in it, or will."""
+    live: bool = False
+    """More sound follows while it is recognised; `pcm` is what there is of it so far. Only for engines that stream."""
 
 
 class IntentRequest(_Message, frozen=True, kw_only=True):
@@ -117,6 +122,8 @@ class Transcript(_Message, frozen=True, kw_only=True):
     final: bool
     confidence: float = 1.0
     """0..1; engines without a measure say 1."""
+    segment_end: bool = False
+    """The engine's own hint: the speaker has paused, and what it heard so far will not change any more."""
 
 
 class IntentMatch(_Message, frozen=True, kw_only=True):
@@ -222,54 +229,3 @@ class QueryReport(msgspec.Struct, frozen=True, kw_only=True):
     timings_ms: Timings
     stages: tuple[StageReport, ...]
     memory: MemoryReport
-
-
-# --- what a running assistant reports -------------------------------------------------------------------------------
-class StageStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the ledger, for people: `assistant ps`."""
-
-    name: str
-    engine: str
-    model: str
-    state: Literal["reserved", "prepared", "loading", "idle", "in-use", "leaving"]
-    pid: int
-    reserved_mib: float
-    anon_mib: float
-    """Measured, anonymous PSS."""
-    file_mib: float
-    """Measured, file-backed PSS."""
-    kv_mib: float
-    until_s: float | None = None
-    """Seconds until it is unloaded unless somebody uses it; None = not by itself."""
-
-
-class MemoryStatus(msgspec.Struct, frozen=True, kw_only=True):
-    budget_mib: float
-    margin_mib: float
-    base_mib: float
-    """What the daemon and its fork server hold."""
-    used_mib: float
-    """What all processes hold, measured."""
-    peak_mib: float
-    peak_anon_mib: float
-    mode: Mode
-
-
-class PressureStatus(msgspec.Struct, frozen=True, kw_only=True):
-    level: Level = "normal"
-    reasons: tuple[str, ...] = ()
-    """What presses, in words: "cpu 84 °C of 85", "memory 12 % stalled"."""
-
-
-class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The JSON of `assistant status`."""
-
-    version: str
-    pid: int
-    uptime_s: float
-    state: Literal["idle", "listening", "processing", "responding"]
-    queries: int
-    """Answered since the start, whatever their outcome."""
-    memory: MemoryStatus
-    pressure: PressureStatus
-    stages: tuple[StageStatus, ...]

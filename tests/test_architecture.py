@@ -39,11 +39,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "stages.forkserver": ("stages.worker",),
     "stages.spawn": ("paths",),
     "stages.lifecycle": ("errors",),
+    "stages.feeding": ("errors", "stages.channel"),
     "stages.kv_files": ("closing", "machine", "messages"),
     "stages.registry": ("errors", "messages"),
     "stages.fork_client": ("errors", "stages.spawn"),
-    "stages.process": ("errors", "machine", "messages", "stages.base", "stages.channel", "stages.fork_client",
-                       "stages.lifecycle", "stages.placement", "tasks"),
+    "stages.process": ("errors", "machine", "messages", "stages.base", "stages.channel", "stages.feeding",
+                       "stages.fork_client", "stages.lifecycle", "stages.placement", "tasks"),
     "stages.supervisor": ("errors", "messages", "memory_orchestrator", "page_cache", "stages"),
     # engines and their helpers: below everything that has a process in it
     "stages": ("errors", "messages", "paths", "sentences", "speech_", "stages", "model_store.choices",
@@ -51,10 +52,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
                "model_store.versions", "model_store.vocabulary", "model_store.workspace"),
     "conversation": ("errors", "messages"),
     "query": ("errors", "messages"),
+    "wake_phrase": (),
     "pipeline": ("errors", "messages", "query", "conversation", "sentences", "speech_", "skills", "audio",
-                 "memory_orchestrator", "stages", "tasks"),
+                 "memory_orchestrator", "stages", "tasks", "wake_phrase"),
     # knows no daemon: it is handed what it speaks for
     "api.wire": ("errors", "messages"),
+    "api.framing": ("api", "errors"),
     "api.sockets": ("closing", "errors", "paths"),
     "api": ("closing", "errors", "messages", "query", "api"),
     # the microphone and the speaker of a daemon: it is handed the assistant that it speaks for

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import zmq
 
-from assistant.api import sockets, wire
+from assistant.api import framing, sockets, wire
 from assistant.closing import Closing
 from assistant.errors import (
     AssistantError,
@@ -28,7 +28,8 @@ from assistant.errors import (
     StageError,
     UsageError,
 )
-from assistant.messages import Stage, Status
+from assistant.messages import Stage
+from assistant.messages_status import Status, VoiceStatus
 
 T = TypeVar("T")
 
@@ -100,6 +101,16 @@ class Client(Closing):
         """The queries that will end as cancelled. Raises `UsageError` for an id that does not run or wait."""
         return self._call(sockets.CONTROL, wire.Cancel(query_id=query_id), wire.Cancelling, REPLY_S).query_ids
 
+    def listen(self) -> VoiceStatus:
+        """Raises `UsageError` (muted, no voice), `DeviceError` without a microphone."""
+        return self._call(sockets.CONTROL, wire.Listen(), VoiceStatus, REPLY_S)
+
+    def mute(self, on: bool) -> VoiceStatus:
+        return self._call(sockets.CONTROL, wire.Mute(on=on), VoiceStatus, REPLY_S)
+
+    def volume(self, percent: float) -> VoiceStatus:
+        return self._call(sockets.CONTROL, wire.Volume(percent=percent), VoiceStatus, REPLY_S)
+
     def shutdown(self) -> int:
         """The process id of the daemon that is now on its way out."""
         return self._call(sockets.CONTROL, wire.Shutdown(), wire.Stopping, REPLY_S).pid
@@ -139,21 +150,21 @@ class Client(Closing):
 
     def _send(self, name: str, command: Any, pcm: bytes = b"") -> str:
         """The id of the command."""
-        frames = wire.encode(command, pcm=pcm)
+        frames = framing.encode(command, pcm=pcm)
         try:
             self._socket(name).send_multipart(frames)
         except zmq.Again:
             raise NotRunning(f"the daemon at {self._folder} takes nothing", code=NOT_ANSWERING) from None
-        return wire.id_of(frames) or ""
+        return framing.id_of(frames) or ""
 
-    def _receive(self, name: str, timeout_s: float) -> wire.Received | None:
+    def _receive(self, name: str, timeout_s: float) -> framing.Received | None:
         """None: nothing came in that time."""
         socket = self._socket(name)
         if not socket.poll(max(1, int(timeout_s * 1000))):
             return None
         frames = socket.recv_multipart()
         try:
-            return wire.decode(frames, wire.REPLIES, wire.MAX_REPLY_BYTES)
+            return framing.decode(frames, wire.REPLIES, framing.MAX_REPLY_BYTES)
         except UsageError as error:
             raise EngineFailed(
                 f"the daemon is of another version than this command: {error.message}", code=error.code

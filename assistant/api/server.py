@@ -18,17 +18,20 @@ from typing import Any, Protocol, Self
 import zmq
 
 from assistant import __version__
-from assistant.api import sockets, wire
+from assistant.api import framing, sockets, wire
 from assistant.api.endpoint import Endpoint, Limits, Peer, PeerGone, PeerSlow
 from assistant.api.queries import Job, Queries, QueryEvents
 from assistant.errors import AssistantError, BusyNow, Cancelled, EngineFailed, UsageError
-from assistant.messages import Stage, Status
+from assistant.messages import Stage
+from assistant.messages_status import Status, VoiceStatus
 from assistant.query import Answer, Query
 
 log = logging.getLogger(__name__)
 
-_COMMAND_LIMITS = Limits(wire.MAX_FRAME_BYTES, wire.MAX_HEADER_BYTES, wire.MAX_PCM_BYTES, wire.MAX_FRAMES)
-_CONTROL_LIMITS = Limits(wire.MAX_HEADER_BYTES, wire.MAX_HEADER_BYTES, wire.MAX_HEADER_BYTES, wire.MAX_FRAMES)
+_COMMAND_LIMITS = Limits(framing.MAX_FRAME_BYTES, framing.MAX_HEADER_BYTES, framing.MAX_PCM_BYTES, framing.MAX_FRAMES)
+_CONTROL_LIMITS = Limits(
+    framing.MAX_HEADER_BYTES, framing.MAX_HEADER_BYTES, framing.MAX_HEADER_BYTES, framing.MAX_FRAMES
+)
 _MAX_ORDERS = 8
 """Loads and unloads at the same time."""
 _BUSY_ORDERS_MS = 1000
@@ -42,6 +45,17 @@ class Backend(Protocol):
     async def load(self, stage: Stage, keep_alive_s: float | None = None) -> None: ...
     async def unload(self, stage: Stage) -> bool: ...
     def status(self) -> Status: ...
+    @property
+    def voice(self) -> Voice | None:
+        """None: it runs without microphone and speaker."""
+
+
+class Voice(Protocol):
+    def listen(self) -> None: ...
+    def mute(self, on: bool) -> None: ...
+    def volume(self, percent: float) -> None: ...
+    def stop(self, query_id: str | None = None) -> tuple[str, ...]: ...
+    def status(self) -> VoiceStatus: ...
 
 
 class Server:
@@ -94,7 +108,7 @@ class Server:
         with self._answering(self._commands, peer, frames):
             if refused is not None:
                 raise refused
-            message = wire.decode(frames, wire.COMMANDS)
+            message = framing.decode(frames, wire.COMMANDS)
             if self._stopping:
                 raise Cancelled("the daemon is stopping")
             if message.pcm and not isinstance(message.data, wire.Ask):
@@ -107,7 +121,7 @@ class Server:
                 case wire.Unload(stage=stage):
                     self._begin(_Order(peer, message.id, f"the unload of {stage}"), self._unload(stage))
 
-    def _ask(self, peer: Peer, message: wire.Received) -> None:
+    def _ask(self, peer: Peer, message: framing.Received) -> None:
         ask: wire.Ask = message.data
         if (ask.text is None) != bool(message.pcm):
             raise UsageError("`ask` takes a `text` or PCM frames behind the header, and not both", code="bad-message")
@@ -116,7 +130,7 @@ class Server:
         outbox: asyncio.Queue[list[bytes]] = asyncio.Queue()
 
         def tell(reply: wire.Reply, pcm: bytes) -> None:
-            outbox.put_nowait(wire.encode(reply, parent=message.id, pcm=pcm))
+            outbox.put_nowait(framing.encode(reply, parent=message.id, pcm=pcm))
 
         job = Job(ask, message.pcm, tell)
         self._queries.submit(job)
@@ -182,13 +196,13 @@ class Server:
         if not order.told:
             order.told = True
             with contextlib.suppress(PeerGone):
-                await self._commands.send(order.peer, wire.encode(reply, parent=order.parent))
+                await self._commands.send(order.peer, framing.encode(reply, parent=order.parent))
 
     def _tell(self, order: _Order, reply: wire.Reply) -> None:
         """Once, and without a wait."""
         if not order.told:
             order.told = True
-            self._reply(self._commands, order.peer, wire.encode(reply, parent=order.parent))
+            self._reply(self._commands, order.peer, framing.encode(reply, parent=order.parent))
 
     # --- control.sock -----------------------------------------------------------------------------------------------
     def _control(self, peer: Peer, frames: list[bytes], refused: AssistantError | None) -> None:
@@ -196,8 +210,8 @@ class Server:
         with self._answering(self._controls, peer, frames):
             if refused is not None:
                 raise refused
-            message = wire.decode(frames, wire.CONTROLS)
-            reply = wire.encode(self._answer_control(message.data), parent=message.id)
+            message = framing.decode(frames, wire.CONTROLS)
+            reply = framing.encode(self._answer_control(message.data), parent=message.id)
             self._reply(self._controls, peer, reply)
 
     def _answer_control(self, data: Any) -> wire.Reply:
@@ -208,14 +222,33 @@ class Server:
                 return self._backend.status()
             case wire.Cancel(query_id=query_id):
                 found = self._queries.cancel(query_id)
+                if self._backend.voice is not None:
+                    found += self._backend.voice.stop(query_id)
                 if query_id is not None and not found:
                     raise UsageError(f"no query {query_id[:64]!r} runs or waits here", code="query-unknown")
                 return wire.Cancelling(query_ids=found)
+            case wire.Listen() | wire.Mute() | wire.Volume():
+                return self._answer_voice(data)
             case _:
                 log.info("a client asks for the end")
                 # once the reply has left
                 asyncio.get_running_loop().call_soon(self._stop)
                 return wire.Stopping(pid=os.getpid())
+
+    def _answer_voice(self, data: Any) -> wire.Reply:
+        voice = self._backend.voice
+        if voice is None:
+            raise UsageError(
+                "the daemon runs without microphone and speaker; start it with audio.enabled = true", code="no-voice"
+            )
+        match data:
+            case wire.Mute(on=on):
+                voice.mute(on)
+            case wire.Volume(percent=percent):
+                voice.volume(percent)
+            case _:
+                voice.listen()
+        return voice.status()
 
     # --- replies ----------------------------------------------------------------------------------------------------
     @contextlib.contextmanager
@@ -230,7 +263,7 @@ class Server:
             told = _ours(error)
         else:
             return
-        self._reply(endpoint, peer, wire.encode(wire.failure(told), parent=wire.id_of(frames)))
+        self._reply(endpoint, peer, framing.encode(wire.failure(told), parent=framing.id_of(frames)))
 
     def _reply(self, endpoint: Endpoint, peer: Peer, frames: list[bytes]) -> None:
         """A reply for which a client has left no room is lost: nobody waits for one that does not read."""

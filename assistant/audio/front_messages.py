@@ -30,7 +30,7 @@ class CueSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Each "tone" (made by us), "off", or the path of a sound file."""
 
     awake: str = "tone"
-    done: str = "off"
+    done: str = "tone"
     error: str = "tone"
     thinking: str = "tone"
     timer: str = "tone"
@@ -143,6 +143,23 @@ class Quit(_Packet, frozen=True, kw_only=True):
 
 
 # --- audio process -> daemon ----------------------------------------------------------------------------------------
+class Ready(_Packet, frozen=True, kw_only=True):
+    """It has taken up its settings; devices are told of by `Device`, which may come earlier or later."""
+
+    words: tuple[str, ...]
+    stop_words: tuple[str, ...]
+    """Those that there is a model for."""
+
+
+class Failed(_Packet, frozen=True, kw_only=True):
+    """Its settings are wrong, or a library is missing: it ends, and another one would, too."""
+
+    error: str
+    """The class in `errors`."""
+    code: str
+    message: str
+
+
 class Beat(_Packet, frozen=True, kw_only=True):
     """Every two seconds: what a daemon that hears none of it takes for the sign of a process that hangs."""
 
@@ -206,7 +223,7 @@ class Played(_Packet, frozen=True, kw_only=True):
 
 
 ToFront = Begin | Attend | Release | GoOn | Play | PlayEnd | Cue | Silence | Mute | Volume | Quit
-FromFront = Beat | Device | Woke | Sound | Spoke | Played
+FromFront = Ready | Failed | Beat | Device | Woke | Sound | Spoke | Played
 
 _encoder = msgspec.msgpack.Encoder()
 _to_front = msgspec.msgpack.Decoder(ToFront)

@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import get_args
 
 from assistant.memory_orchestrator.sensors import Readings
-from assistant.messages import Level, PressureStatus
+from assistant.messages import Level
+from assistant.messages_status import PressureStatus
 
 LEVELS: tuple[Level, ...] = get_args(Level)
 """From calm to worst; a rank is a place in it."""

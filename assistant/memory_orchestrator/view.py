@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from assistant.memory_orchestrator.ledger import LedgerView, Row, RowState
 from assistant.memory_orchestrator.probe import MIB
-from assistant.messages import MemoryStatus, StageStatus
+from assistant.messages_status import MemoryStatus, StageStatus
 
 _STATES = {
     RowState.RESERVED: "reserved",

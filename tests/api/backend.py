@@ -10,20 +10,16 @@ from typing import Any
 
 from assistant.api import sockets
 from assistant.api.queries import QueryEvents
-from assistant.api.server import Server
+from assistant.api.server import Server, Voice
 from assistant.errors import Cancelled, NeverFits, UsageError
-from assistant.messages import (
-    ErrorReport,
-    IntentReport,
-    MemoryReport,
+from assistant.messages import ErrorReport, IntentReport, MemoryReport, Outcome, QueryReport, Stage, Timings
+from assistant.messages_status import (
+    DeviceStatus,
     MemoryStatus,
-    Outcome,
     PressureStatus,
-    QueryReport,
-    Stage,
     StageStatus,
     Status,
-    Timings,
+    VoiceStatus,
 )
 from assistant.query import Answer, Query
 
@@ -42,6 +38,7 @@ class Backend:
         """How long a load goes on after it was cancelled."""
         self.broken = False
         """Whether `status` ends with an error of ours."""
+        self.speaking: SpeakingVoice | None = None
 
     async def answer(self, query: Query) -> Answer:
         outcome, error = Outcome.ANSWERED, None
@@ -89,6 +86,10 @@ class Backend:
     async def unload(self, stage: Stage) -> bool:
         return self.loaded.pop(stage, self) is not self
 
+    @property
+    def voice(self) -> Voice | None:
+        return self.speaking
+
     def status(self) -> Status:
         if self.broken:
             raise RuntimeError("a bug")
@@ -119,6 +120,37 @@ def report_of(query: Query, outcome: Outcome, error: Any) -> QueryReport:
         stages=(),
         memory=MemoryReport(budget_mib=9, margin_mib=1, peak_mib=1, peak_anon_mib=1, mode="sequential"),
     )
+
+
+class SpeakingVoice:
+    """A voice that notes what it is asked for."""
+
+    def __init__(self, runs: str = "") -> None:
+        self.orders: list[str] = []
+        self.muted, self.percent, self.runs = False, 100.0, runs
+
+    def listen(self) -> None:
+        if self.muted:
+            raise UsageError("muted", code="muted")
+        self.orders.append("listen")
+
+    def mute(self, on: bool) -> None:
+        self.muted = on
+
+    def volume(self, percent: float) -> None:
+        self.percent = percent
+
+    def stop(self, query_id: str | None = None) -> tuple[str, ...]:
+        ended = (self.runs,) if self.runs and query_id in (None, self.runs) else ()
+        self.runs = "" if ended else self.runs
+        return ended
+
+    def status(self) -> VoiceStatus:
+        device = DeviceStatus(state="ok", name="d", sample_rate=48_000, channels=1)
+        return VoiceStatus(
+            muted=self.muted, volume_percent=self.percent, words=("hey_jarvis",), stop_words=(), input=device,
+            output=device, wakes=0, interruptions=0, unheard=0, devices_lost=0, overflows=0, restarts=0,
+        )  # fmt: skip
 
 
 @contextlib.asynccontextmanager

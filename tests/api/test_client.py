@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assistant.api import wire
+from assistant.api import framing, wire
 from assistant.api.client import NOT_ANSWERING, Client, found
 from assistant.errors import ConfigError, NotRunning, UsageError
 from tests.api.backend import Backend, served
@@ -82,6 +82,6 @@ def test_a_daemon_that_goes_away_ends_a_query_with_a_typed_error(folder: Path) -
 def test_what_cannot_be_sent_is_refused_before_it_is(folder: Path) -> None:
     async def scenario(backend: Backend) -> None:
         with pytest.raises(UsageError, match="31457280"):
-            await with_client(folder, lambda client: client.ask(wire.Ask(), bytes(wire.MAX_PCM_BYTES + 2)))
+            await with_client(folder, lambda client: client.ask(wire.Ask(), bytes(framing.MAX_PCM_BYTES + 2)))
 
     serve(folder, scenario)

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 import zmq
 
-from assistant.api import sockets, wire
+from assistant.api import framing, sockets, wire
 from assistant.api.endpoint import Endpoint, Limits, Peer
 from assistant.errors import AssistantError
 from assistant.memory_orchestrator.ledger import SHM, LedgerWriter, segment_name
@@ -75,7 +75,7 @@ def test_a_command_line_that_is_killed_leaves_no_silent_query_running(place: Pla
 
 def test_an_interruption_before_anything_was_accepted_hangs_up(place: Place) -> None:
     """What has hung up is cancelled; see the tests of the server."""
-    limits = Limits(wire.MAX_FRAME_BYTES, wire.MAX_HEADER_BYTES, wire.MAX_PCM_BYTES, wire.MAX_FRAMES)
+    limits = Limits(framing.MAX_FRAME_BYTES, framing.MAX_HEADER_BYTES, framing.MAX_PCM_BYTES, framing.MAX_FRAMES)
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
 
     async def run() -> None:
@@ -84,7 +84,7 @@ def test_an_interruption_before_anything_was_accepted_hangs_up(place: Place) -> 
 
         def pong(peer: Peer, frames: list[bytes], refused: AssistantError | None) -> None:
             reply = wire.Pong(version="0", pid=os.getpid())
-            controls.send_now(peer, wire.encode(reply, parent=wire.id_of(frames)))
+            controls.send_now(peer, framing.encode(reply, parent=framing.id_of(frames)))
 
         def mute(peer: Peer, frames: list[bytes], refused: AssistantError | None) -> None:
             asked.append(peer)

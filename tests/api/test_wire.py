@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assistant.api import wire
+from assistant.api import framing, wire
 from assistant.errors import BadAudio, BusyNow, NeverFits, StageDied, UsageError
 from assistant.messages import Stage
 
@@ -36,33 +36,33 @@ def header(**fields: Any) -> bytes:
     ids=repr,
 )
 def test_commands_cross_the_wire_unchanged(command: Any) -> None:
-    received = wire.decode(wire.encode(command, id="7"), ALL)
+    received = framing.decode(framing.encode(command, id="7"), ALL)
     assert (received.id, received.data, received.pcm) == ("7", command, b"")
 
 
 def test_sound_travels_raw_behind_the_header_in_any_number_of_frames() -> None:
-    frames = wire.encode(wire.Ask(), pcm=b"\x00\xff" * 10)
+    frames = framing.encode(wire.Ask(), pcm=b"\x00\xff" * 10)
     assert frames[1] == b"\x00\xff" * 10
-    assert wire.decode([frames[0], b"ab", b"cd"], ALL).pcm == b"abcd"
+    assert framing.decode([frames[0], b"ab", b"cd"], ALL).pcm == b"abcd"
 
 
 def test_a_long_recording_is_sent_in_frames_that_are_taken() -> None:
-    pcm = b"ab" * (wire.MAX_PCM_BYTES // 2)
-    frames = wire.encode(wire.Ask(), pcm=pcm)
+    pcm = b"ab" * (framing.MAX_PCM_BYTES // 2)
+    frames = framing.encode(wire.Ask(), pcm=pcm)
     assert [len(frame) for frame in frames[1:]] == [8 * 2**20] * 3 + [6 * 2**20]
-    assert len(frames) <= wire.MAX_FRAMES
-    assert wire.decode(frames, ALL).pcm == pcm
+    assert len(frames) <= framing.MAX_FRAMES
+    assert framing.decode(frames, ALL).pcm == pcm
 
 
 def test_a_reply_names_the_command_that_it_answers() -> None:
-    frames = wire.encode(wire.Pong(version="1", pid=3), parent="7")
+    frames = framing.encode(wire.Pong(version="1", pid=3), parent="7")
     assert json.loads(frames[0])["parent"] == "7"
-    received = wire.decode(frames, wire.REPLIES)
+    received = framing.decode(frames, wire.REPLIES)
     assert (received.parent, received.data) == ("7", wire.Pong(version="1", pid=3))
 
 
 def test_the_smallest_command_has_defaults_for_everything_else() -> None:
-    found = wire.decode([b'{"v":1,"id":"a","type":"status"}'], ALL)
+    found = framing.decode([b'{"v":1,"id":"a","type":"status"}'], ALL)
     assert found.data == wire.GetStatus()
 
 
@@ -99,12 +99,12 @@ def test_the_smallest_command_has_defaults_for_everything_else() -> None:
         ([b"[" * 60_000], "bad-message", ""),
         ([b"x" * 70_000], "bad-message", "65536"),
         ([header()] + [b""] * 5, "bad-message", "6 frames"),
-        ([header(), b"\0" * (wire.MAX_PCM_BYTES + 2)], "bad-message", "31457280"),
+        ([header(), b"\0" * (framing.MAX_PCM_BYTES + 2)], "bad-message", "31457280"),
     ],
 )
 def test_what_is_wrong_is_named(frames: list[bytes], code: str, words: str) -> None:
     with pytest.raises(UsageError) as caught:
-        wire.decode(frames, ALL)
+        framing.decode(frames, ALL)
     assert caught.value.code == code
     assert words in caught.value.message
 
@@ -113,8 +113,8 @@ def test_what_is_wrong_is_named(frames: list[bytes], code: str, words: str) -> N
 @given(st.lists(st.binary(max_size=300), max_size=4))
 def test_random_bytes_are_refused_and_nothing_else_happens(frames: list[bytes]) -> None:
     with pytest.raises(UsageError):
-        wire.decode(frames, ALL)
-    assert wire.id_of(frames) is None
+        framing.decode(frames, ALL)
+    assert framing.id_of(frames) is None
 
 
 JSON = st.recursive(
@@ -134,7 +134,7 @@ JSON = st.recursive(
 def test_random_json_is_decoded_or_refused(tree: dict[str, Any]) -> None:
     offence = ""
     try:
-        found = wire.decode([json.dumps({"v": 1, "id": "a", **tree}).encode()], ALL)
+        found = framing.decode([json.dumps({"v": 1, "id": "a", **tree}).encode()], ALL)
     except UsageError as error:
         offence = error.code
     if offence:
@@ -144,9 +144,9 @@ def test_random_json_is_decoded_or_refused(tree: dict[str, Any]) -> None:
 
 
 def test_the_id_of_a_wrong_message_is_found_where_it_can_be() -> None:
-    assert wire.id_of([header(v=9, later=True)]) == "7"
-    assert wire.id_of([header(id="x" * 500)]) is None
-    assert wire.id_of([]) is None
+    assert framing.id_of([header(v=9, later=True)]) == "7"
+    assert framing.id_of([header(id="x" * 500)]) is None
+    assert framing.id_of([]) is None
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_the_id_of_a_wrong_message_is_found_where_it_can_be() -> None:
     ],
 )
 def test_errors_travel_in_their_public_form(error: Any, exit_code: int, more: dict[str, Any]) -> None:
-    told = json.loads(wire.encode(wire.failure(error))[0])["data"]
+    told = json.loads(framing.encode(wire.failure(error))[0])["data"]
     assert told["message"] == error.message
     assert told["exit_code"] == exit_code
     assert {name: told[name] for name in more} == more
@@ -167,16 +167,16 @@ def test_errors_travel_in_their_public_form(error: Any, exit_code: int, more: di
 
 def test_what_is_no_unicode_or_too_large_is_not_sent() -> None:
     with pytest.raises(UsageError, match="Unicode"):
-        wire.encode(wire.Ask(text="a \udc80"))
+        framing.encode(wire.Ask(text="a \udc80"))
     with pytest.raises(UsageError, match="65536"):
-        wire.encode(wire.Ask(text="x" * 70_000))
+        framing.encode(wire.Ask(text="x" * 70_000))
     with pytest.raises(UsageError, match="31457280"):
-        wire.encode(wire.Ask(), pcm=bytes(wire.MAX_PCM_BYTES + 2))
+        framing.encode(wire.Ask(), pcm=bytes(framing.MAX_PCM_BYTES + 2))
 
 
 def test_a_long_answer_is_no_reason_to_lose_it() -> None:
     told = wire.Event(name="reply-delta", data={"text": "x" * 200_000})
-    found = wire.decode(wire.encode(told, parent="a"), wire.REPLIES, wire.MAX_REPLY_BYTES)
+    found = framing.decode(framing.encode(told, parent="a"), wire.REPLIES, framing.MAX_REPLY_BYTES)
     assert found.data == told
 
 

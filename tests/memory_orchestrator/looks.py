@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from assistant.memory_orchestrator.pressure import Pressure
 from assistant.memory_orchestrator.sensors import Readings
-from assistant.messages import Level, PressureStatus
+from assistant.messages import Level
+from assistant.messages_status import PressureStatus
 
 MIB = 1 << 20
 MARGIN = 300 * MIB

@@ -1,0 +1,73 @@
+"""The verbs `listen`, `mute` and `volume`: a running daemon's microphone and speaker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from assistant import cli_client
+from assistant.cli_memory import JsonFlag
+from assistant.cli_output import emit, reported, show
+from assistant.errors import UsageError
+
+if TYPE_CHECKING:
+    from assistant.messages_status import DeviceStatus, VoiceStatus
+
+
+def listen(as_json: JsonFlag = False) -> None:
+    """Listen now, as if the wake word had been said."""
+    with reported(as_json):
+        with cli_client.needed() as client:
+            told = client.listen()
+        _say(told, as_json, "it listens")
+
+
+def mute(
+    switch: Annotated[str, typer.Argument(metavar="[on|off]", help="Close the microphone, or open it again.")] = "on",
+    as_json: JsonFlag = False,
+) -> None:
+    """Close the microphone; 'mute off' opens it again."""
+    with reported(as_json):
+        if switch not in ("on", "off"):
+            raise UsageError(f"mute takes on or off, not {switch!r}")
+        with cli_client.needed() as client:
+            told = client.mute(switch == "on")
+        _say(told, as_json, "the microphone is closed" if told.muted else "the microphone is open")
+
+
+def volume(
+    percent: Annotated[float, typer.Argument(min=0, max=100, help="0 to 100.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """How loud the assistant speaks."""
+    with reported(as_json):
+        with cli_client.needed() as client:
+            told = client.volume(percent)
+        _say(told, as_json, f"volume {told.volume_percent:g} %")
+
+
+def _say(told: VoiceStatus, as_json: bool, text: str) -> None:
+    if as_json:
+        import msgspec
+
+        emit(msgspec.to_builtins(told))
+    else:
+        show(text)
+
+
+def lines(told: VoiceStatus) -> list[str]:
+    """For `assistant status`."""
+    words = ", ".join(told.words) or "nothing"
+    muted = "muted; " if told.muted else ""
+    return [
+        f"{muted}wakes at {words}; woken {told.wakes} times, interrupted {told.interruptions}, nothing understood"
+        f" {told.unheard}",
+        f"microphone {_device(told.input)}; speaker {_device(told.output)}; volume {told.volume_percent:g} %",
+    ]
+
+
+def _device(told: DeviceStatus) -> str:
+    if told.state == "ok":
+        return f"{told.name} ({told.sample_rate} Hz, {told.channels} ch)"
+    return {"off": "closed", "lost": f"lost: {told.message}"}[told.state]
