@@ -9,8 +9,9 @@ against 0.4 s for nine seconds of Korean).
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class VoskAsr:
-    """See `stages.base.Engine`. `run` gives `Transcript(final=False)` as words come."""
+    """See `stages.base.StreamingEngine`. `run` gives `Transcript(final=False)` as words come."""
 
     def __init__(self, config: EngineConfig) -> None:
         self._config = config
@@ -67,31 +68,48 @@ class VoskAsr:
 
     def run(self, request: AsrRequest) -> Iterator[Progress | Transcript]:
         """Raises `EngineFailed`. Nothing understood gives the text ""."""
+        return self.stream(request, iter(()))
+
+    def stream(self, request: AsrRequest, chunks: Iterator[bytes]) -> Iterator[Progress | Transcript]:
+        """Like `run`; tells of a segment that Vosk closes with `segment_end`."""
         recogniser = self._recogniser
         if recogniser is None:
             raise EngineFailed("The speech recogniser was asked before its model was loaded. Load the stage first.")
-        pcm = request.pcm[: len(request.pcm) // 2 * 2] + bytes(int(TAIL_S * ASR_RATE) * 2)
         if self._unfinished:
             recogniser.FinalResult()  # drops what a cancelled request left, its speaker adaptation too
         self._unfinished = True
-        heard = Heard()
-        block = int(BLOCK_S * ASR_RATE) * 2
-        for at in range(0, len(pcm), block):
+        heard, done = Heard(), 0
+        for block in blocks_of(itertools.chain([request.pcm], chunks)):
             before = heard.text
-            if _accept(recogniser, pcm[at : at + block]):
+            if closed := _accept(recogniser, block):
                 heard.segment(recogniser.Result())
             else:
                 heard.partial(recogniser.PartialResult())
-            if heard.text != before:
-                yield Transcript(text=heard.text, final=False, confidence=heard.confidence)
+            done += len(block)
+            if heard.text != before or (closed and heard.text):
+                yield Transcript(text=heard.text, final=False, confidence=heard.confidence, segment_end=closed)
             else:
-                yield Progress(done=min(at + block, len(pcm)), total=len(pcm))
+                yield Progress(done=done, total=max(done, len(request.pcm)))
         heard.segment(recogniser.FinalResult())
         self._unfinished = False
         yield Transcript(text=heard.text, final=True, confidence=heard.confidence)
 
     def close(self) -> None:
         self._recogniser = None
+
+
+def blocks_of(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Whole samples in blocks of `BLOCK_S`, and the zeros of `TAIL_S` after them. Does not wait for a chunk before it
+    has given what it has."""
+    size = int(BLOCK_S * ASR_RATE) * 2
+    left = bytearray()
+    for chunk in chunks:
+        left += chunk
+        while len(left) >= size:
+            yield bytes(left[:size])
+            del left[:size]
+    left = left[: len(left) // 2 * 2] + bytes(int(TAIL_S * ASR_RATE) * 2)
+    yield from (bytes(left[at : at + size]) for at in range(0, len(left), size))
 
 
 class Heard:

@@ -24,7 +24,7 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     sample_rate: int | None = None
     """Hz of the audio that it takes (ASR) or gives (TTS)."""
     streaming: bool = False
-    """Whether `run` gives partial results before the last one."""
+    """Whether `run` gives partial results before the last one. A recogniser that says so is a `StreamingEngine`."""
     derived: str = ""
     """The folder of files made from the model for this machine that the load used; empty = none."""
     exceptional: bool = False
@@ -67,3 +67,13 @@ class Engine(Protocol[Req, Out]):
 
     def close(self) -> None:
         """Releases what an exit would not (files, locks). Never raises."""
+
+
+class StreamingEngine(Engine[Req, Out], Protocol[Req, Out]):
+    """A recogniser that hears a sentence while it is still being spoken."""
+
+    def stream(self, request: Req, chunks: Iterator[bytes]) -> Iterator[Out]:
+        """Like `run`, on the request's sound and on what `chunks` gives after it: s16le mono at 16 kHz, pieces of any
+        length. Its end is the end of the recording. Asking it for more waits until there is more; a cancel leaves
+        through it, as an exception that is none of the engine's business.
+        """

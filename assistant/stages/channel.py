@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from assistant.errors import AssistantError, StageError, by_name
-from assistant.messages import StageOutput, StageRequest
+from assistant.messages import AsrRequest, StageOutput, StageRequest
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.placement import Placement
 
@@ -49,6 +49,20 @@ class Run(_Frame, frozen=True, kw_only=True):
     id: int
     request: StageRequest
 
+    @property
+    def live(self) -> bool:
+        """Whether `More` follows."""
+        return isinstance(self.request, AsrRequest) and self.request.live
+
+
+class More(_Frame, frozen=True, kw_only=True):
+    """The sound of a live request goes on."""
+
+    id: int
+    pcm: bytes
+    last: bool = False
+    """That was all of it."""
+
 
 class Cancel(_Frame, frozen=True, kw_only=True):
     id: int
@@ -73,6 +87,14 @@ class Output(_Frame, frozen=True, kw_only=True):
     body: StageOutput
 
 
+class Waiting(_Frame, frozen=True, kw_only=True):
+    """A live request has heard everything that was sent, and waits for more."""
+
+    id: int
+    taken: int
+    """Frames of `More` so far: a newer one may be on its way already."""
+
+
 class Done(_Frame, frozen=True, kw_only=True):
     id: int
     cancelled: bool
@@ -94,8 +116,8 @@ class Failure(_Frame, frozen=True, kw_only=True):
         return by_name(self.error)(self.message, code=self.code, stage=stage)
 
 
-ToWorker = Prepare | Load | Run | Cancel | Stop
-FromWorker = Prepared | Ready | Output | Done | Failure
+ToWorker = Prepare | Load | Run | More | Cancel | Stop
+FromWorker = Prepared | Ready | Output | Waiting | Done | Failure
 
 
 def _plain(value: Any) -> str:

@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from assistant.errors import StageDied, StageError, StageHung, StageStartTimeout
 from assistant.machine import process_start
@@ -31,9 +31,11 @@ from assistant.stages.channel import (
     Splitter,
     Stop,
     ToWorker,
+    Waiting,
     decode_from_worker,
     encode,
 )
+from assistant.stages.feeding import Feeding
 from assistant.stages.fork_client import ForkServer, LogPipe
 from assistant.stages.lifecycle import Rung, WorkerState, death
 from assistant.stages.placement import ANYWHERE, Placement
@@ -67,6 +69,7 @@ class Worker:
         self._log: LogPipe | None = None
         self._exit: asyncio.Future[int] | None = None
         self._request = 0
+        self._feeding: Feeding | None = None
         self._killed_for = ""
 
     @property
@@ -113,8 +116,7 @@ class Worker:
                 await self._send(order)
                 frame = await self._next()
         except TimeoutError:
-            self.state = WorkerState.FAILED
-            await self.stop(kill=True)
+            await self._give_up()
             raise StageStartTimeout(
                 f"{self.stage} was not ready within {deadline_s:g} s; "
                 f"raise stages.{self.stage}.start_timeout_s if the machine is that slow",
@@ -123,18 +125,20 @@ class Worker:
         except BaseException:
             self.state = WorkerState.FAILED
             raise
+        if isinstance(frame, wanted):
+            return frame
+        self.state = WorkerState.FAILED
         if isinstance(frame, Failure):
-            self.state = WorkerState.FAILED
             raise frame.to_error(self.stage.value)
-        if not isinstance(frame, wanted):
-            self.state = WorkerState.FAILED
-            raise StageError(f"unexpected {type(frame).__name__} from the worker", stage=self.stage.value)
-        return frame
+        raise StageError(f"unexpected {type(frame).__name__} from the worker", stage=self.stage.value)
 
-    async def run(self, request: StageRequest, step_timeout_s: float) -> AsyncGenerator[StageOutput]:
+    async def run(
+        self, request: StageRequest, step_timeout_s: float, more: AsyncIterator[bytes] | None = None
+    ) -> AsyncGenerator[StageOutput]:
         """Streams the results of one request. Leaving early, or a cancelled task, cancels it in the worker.
 
-        Raises what the engine raised, `StageDied`, or `StageHung` after `step_timeout_s` without progress.
+        `more`: the sound of a live request, as it comes. Raises what the engine or `more` raised, `StageDied`, or
+        `StageHung` after `step_timeout_s` without progress though there was something to do.
         """
         if self.state is not WorkerState.READY:
             raise StageError(f"{self.stage} is {self.state.value}, not ready", stage=self.stage.value)
@@ -142,47 +146,52 @@ class Worker:
         self._request += 1
         finished = False
         order: ToWorker | None = Run(id=self._request, request=request)
+        feeding = self._feeding = Feeding(self.stage.value, self._request, more, self._send, step_timeout_s)
         try:
             while True:
-                try:
-                    async with asyncio.timeout(step_timeout_s):
-                        if order is not None:  # a recording is more than a socket holds: a worker that stands still
-                            await self._send(order)  # does not even take it
-                            order = None
-                        frame = await self._next()
-                except TimeoutError:
-                    finished = True
-                    await self._give_up()
-                    raise StageHung(
-                        f"{self.stage} made no progress for {step_timeout_s:g} s and was stopped",
-                        stage=self.stage.value,
-                    ) from None
+                frame = await self._step(feeding, order)
+                order = None
                 match frame:
                     case Output(id=self._request, body=body):
                         yield body
+                    case Waiting(id=self._request, taken=taken):
+                        feeding.taken = taken
                     case Done(id=self._request):
                         finished = True
                         return
                     case Failure(id=self._request):
                         finished = True
                         raise frame.to_error(self.stage.value)
-        except StageDied:
-            finished = True
-            raise
         finally:
-            if not finished:
-                await uninterrupted(self._drain())
-            elif self.state is WorkerState.BUSY:
+            if self.state is not WorkerState.BUSY:
+                await feeding.abandon()
+            elif finished and more is None:
                 self.state = WorkerState.READY
+            else:
+                await uninterrupted(self._leave(feeding, finished))
 
-    async def _drain(self) -> None:
-        """After a cancel: waits for the end of the request; a worker that ignores the cancel is stopped."""
+    async def _step(self, feeding: Feeding, order: ToWorker | None) -> FromWorker:
+        """The next frame. Raises `StageHung`, or what ended the sound."""
+        try:
+            async with feeding.watched():
+                if order is not None:  # a recording is more than a socket holds: a worker that stands still does not
+                    await self._send(order)  # even take it
+                    feeding.start()
+                return await self._next()
+        except StageHung:
+            await self._give_up()
+            raise
+
+    async def _leave(self, feeding: Feeding, finished: bool) -> None:
+        """Ends the sound and, after a cancel, the request; a worker that ignores the cancel is stopped."""
         self.state = WorkerState.DRAINING
         try:
             async with asyncio.timeout(_CANCEL_GRACE_S):
-                await self._send(Cancel(id=self._request))
-                while not isinstance(await self._next(), Done | Failure):
-                    pass
+                await feeding.stop()
+                if not finished:
+                    await self._send(Cancel(id=self._request))
+                    while not isinstance(await self._next(), Done | Failure):
+                        pass
             self.state = WorkerState.READY
         except (TimeoutError, StageError):
             await self._give_up()
@@ -240,6 +249,8 @@ class Worker:
         self._signal(signal.SIGTERM if rung is Rung.SIGTERM else signal.SIGKILL)
 
     async def _close(self) -> None:
+        if self._feeding is not None:
+            await self._feeding.abandon()
         if self._receiver is not None:
             self._receiver.cancel()
             await asyncio.gather(self._receiver, return_exceptions=True)

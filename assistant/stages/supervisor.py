@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,9 +22,10 @@ from assistant.memory_orchestrator.estimate import estimate, prepared, without_k
 from assistant.memory_orchestrator.policy import Need
 from assistant.memory_orchestrator.pressure import RELIEF, Relief
 from assistant.memory_orchestrator.probe import Usage
-from assistant.messages import Emit, KvHome, LlmDone, Progress, Stage, StageOutput, StageRequest
+from assistant.messages import Emit, KvHome, LlmDone, Progress, Stage, StageOutput, StageRequest, Transcript
 from assistant.stages import kv_files
 from assistant.stages.base import EngineConfig, EngineInfo
+from assistant.stages.feeding import Recording, recorded
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.lifecycle import OVER_MEMORY, WorkerState
 from assistant.stages.placement import Placement
@@ -133,6 +134,11 @@ class Supervisor:
         return worker.pid if worker is not None and worker.alive else 0
 
     @property
+    def streaming(self) -> bool:
+        """Of a recogniser that has been loaded: whether `run` takes `more`."""
+        return self._info is not None and self._info.streaming
+
+    @property
     def fresh(self) -> bool:
         return self._threads == self._threads_now()
 
@@ -229,21 +235,24 @@ class Supervisor:
         self.load_ms = self.run_ms = 0.0
 
     # --- work -------------------------------------------------------------------------------------------------------
-    async def run(self, request: StageRequest) -> AsyncGenerator[StageOutput]:
-        """One request, inside a lease; a second one waits for the first. Raises `StageError` and what the engine
-        raises."""
-        async with self._at_work, aclosing(self._run(request)) as results:
+    async def run(self, request: StageRequest, more: AsyncIterator[bytes] | None = None) -> AsyncGenerator[StageOutput]:
+        """One request, inside a lease; a second one waits for the first. `more`: the sound of a live `AsrRequest` as it
+        comes (s16le mono 16 kHz); read here alone, never closed. Raises `StageError`, and what engine or `more` raise.
+        """
+        async with self._at_work, recorded(more) as sound, aclosing(self._run(request, sound)) as results:
             async for body in results:
                 yield body
 
-    async def _run(self, request: StageRequest) -> AsyncGenerator[StageOutput]:
-        """A worker that dies before it has told anything is started again, once: it may have been dead already, and
-        nobody had noticed."""
+    async def _run(self, request: StageRequest, sound: Recording | None) -> AsyncGenerator[StageOutput]:
+        """A worker that dies before it has told anything is started again, once, and hears all of the sound: it may
+        have been dead already, and nobody had noticed. What may still change is not told yet."""
         told = False
+        if self._worker is not None and self._worker.state is WorkerState.FAILED:
+            await self.load()  # the cancel of the last request was its end
         try:
-            async with aclosing(self._once(request)) as results:
+            async with aclosing(self._once(request, sound)) as results:
                 async for body in results:
-                    told = told or not isinstance(body, Progress)
+                    told = told or not _provisional(body)
                     yield body
             return
         except StageDied as error:
@@ -251,15 +260,16 @@ class Supervisor:
                 raise
             log.warning("%s; it is started again", error.message)
         await self.load()
-        async with aclosing(self._once(request)) as results:
+        async with aclosing(self._once(request, sound)) as results:
             async for body in results:
                 yield body
 
-    async def _once(self, request: StageRequest) -> AsyncGenerator[StageOutput]:
+    async def _once(self, request: StageRequest, sound: Recording | None) -> AsyncGenerator[StageOutput]:
         if self._worker is None or self._worker.state is not WorkerState.READY:
             raise StageError(f"{self.name} is not loaded", stage=self.name)
         started = time.monotonic()
-        stream = self._worker.run(request, self.spec.step_timeout_s)
+        more = sound.chunks() if sound is not None else None
+        stream = self._worker.run(request, self.spec.step_timeout_s, more)
         try:
             async for body in stream:
                 if isinstance(body, LlmDone):
@@ -269,3 +279,7 @@ class Supervisor:
         finally:
             await stream.aclose()
             self.run_ms += (time.monotonic() - started) * 1000
+
+
+def _provisional(body: StageOutput) -> bool:
+    return isinstance(body, Progress) or (isinstance(body, Transcript) and not body.final)

@@ -1,7 +1,8 @@
 """The main function of a worker process: the same for every stage. Imports an engine, loads it, serves requests.
 
 One thread. Between two results of a request it looks for a cancel; while an engine computes it cannot, which is why
-engines yield often. Whatever an engine raises goes back as a typed failure; nothing is retried here.
+engines yield often. A request whose sound is still coming hears it between the results, too. Whatever an engine raises
+goes back as a typed failure; nothing is retried here.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import logging
 import os
 import socket
 import time
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,12 +24,14 @@ from assistant.stages.channel import (
     Done,
     Failure,
     Load,
+    More,
     Output,
     Prepare,
     Prepared,
     Ready,
     Run,
     Stop,
+    Waiting,
     WorkerEnd,
 )
 from assistant.stages.placement import SESSION_NICE, Placement
@@ -41,8 +45,13 @@ _PR_SET_NAME = 15
 _SESSION = "/proc/self/autogroup"
 
 
-class _Gone(Exception):
-    """The daemon closed the socket or asked for the end."""
+class _Gone(BaseException):
+    """The daemon closed the socket or asked for the end. Like `_Cancelled` no `Exception`: both may pass through an
+    engine that waits for sound, and must not be taken there for a fault."""
+
+
+class _Cancelled(BaseException):
+    """The request is not wanted any more."""
 
 
 def main(sock: socket.socket) -> int:
@@ -102,8 +111,8 @@ class _Worker:
                         self._guarded(0, lambda c=config: self._load(c))
                     case Run() as run:
                         self._guarded(run.id, lambda r=run: self._run(r))
-                    case Cancel():
-                        continue  # for a request that ended before the cancel arrived
+                    case Cancel() | More():
+                        continue  # for a request that ended before it arrived
                     case Stop() | None:
                         return
         finally:
@@ -150,32 +159,70 @@ class _Worker:
     def _run(self, run: Run) -> None:
         if self._engine is None:
             raise EngineFailed("the engine is not loaded")
-        results: Iterator[Any] = self._engine.run(run.request)
+        sound = _Sound(self._end, run.id)
+        results = self._streamed(self._engine, run, sound) if run.live else self._engine.run(run.request)
         cancelled = False
         try:
             for body in results:
                 self._end.send(Output(id=run.id, body=body))
-                if self._asked_to_end(run.id):
-                    cancelled = True
-                    break
+                sound.take_what_came()
+        except _Cancelled:
+            cancelled = True
         finally:
             close = getattr(results, "close", None)
             if close is not None:
                 close()
         self._end.send(Done(id=run.id, cancelled=cancelled))
 
-    def _asked_to_end(self, request_id: int) -> bool:
+    def _streamed(self, engine: Any, run: Run, sound: Iterator[bytes]) -> Iterator[Any]:
+        if not engine.info.streaming:
+            raise EngineFailed(f"the engine {engine.info.name} takes whole recordings only")
+        results: Iterator[Any] = engine.stream(run.request, sound)
+        return results
+
+
+class _Sound:
+    """What the daemon sends while a request runs: sound, in order, and the end of it. Waits where there is none."""
+
+    def __init__(self, end: WorkerEnd, request_id: int) -> None:
+        self._end, self._id = end, request_id
+        self._kept: deque[bytes] = deque()
+        self._taken = 0
+        self._whole = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        """Raises `_Cancelled` and `_Gone` while it waits."""
+        self.take_what_came()
+        while not self._kept:
+            if self._whole:
+                raise StopIteration
+            self._end.send(Waiting(id=self._id, taken=self._taken))
+            self._take()
+        return self._kept.popleft()
+
+    def take_what_came(self) -> None:
+        """Without waiting. Raises `_Cancelled` and `_Gone`."""
         while self._end.pending():
-            match self._end.receive():
-                case Cancel(id=wanted) if wanted == request_id:
-                    return True
-                case Cancel():
-                    continue
-                case Stop() | None:
-                    raise _Gone
-                case other:
-                    log.debug("pid %d: %s while busy is not in the protocol", os.getpid(), type(other).__name__)
-        return False
+            self._take()
+
+    def _take(self) -> None:
+        match self._end.receive():
+            case More(id=self._id, pcm=pcm, last=last):
+                self._taken += 1
+                self._whole = last
+                if pcm:
+                    self._kept.append(pcm)
+            case Cancel(id=self._id):
+                raise _Cancelled
+            case More() | Cancel():
+                pass
+            case Stop() | None:
+                raise _Gone
+            case other:
+                log.debug("pid %d: %s while busy is not in the protocol", os.getpid(), type(other).__name__)
 
 
 def _since(started: float) -> float:

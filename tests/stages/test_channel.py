@@ -25,6 +25,7 @@ TO_WORKER: list[channel.ToWorker] = [
     channel.Run(id=2, request=LlmRequest(turns=(Turn(role="user", content="héllo 🌍"),))),
     channel.Run(id=3, request=messages.IntentRequest(text="x")),
     channel.Run(id=4, request=messages.TtsRequest(text="x")),
+    channel.More(id=4, pcm=b"\0\1", last=True),
     channel.Cancel(id=1),
     channel.Stop(),
 ]
@@ -35,6 +36,7 @@ FROM_WORKER: list[channel.FromWorker] = [
     channel.Output(id=1, body=Transcript(text="hi", final=True)),
     channel.Output(id=1, body=IntentMatch(name="X", slots={"a": 1, "b": "c"})),
     channel.Output(id=1, body=LlmDelta(text="🌍", tokens=1)),
+    channel.Waiting(id=1, taken=3),
     channel.Done(id=1, cancelled=True),
     channel.Failure(id=0, error="ModelDamaged", code="model-damaged", message="m"),
 ]
