@@ -19,6 +19,7 @@ from assistant import (
     cli_status,
     cli_top,
     cli_voice,
+    cli_wake,
 )
 from assistant.errors import UsageError
 
@@ -45,6 +46,7 @@ for _verb in (
 app.add_typer(cli_models.app, name="models")
 app.command("config")(cli_config.config)
 app.add_typer(cli_bench.app, name="bench")
+app.add_typer(cli_wake.app, name="wake")
 
 
 def _version(value: bool) -> None:

@@ -20,8 +20,8 @@ from assistant.audio.front_messages import EndpointSettings, EndReason
 from assistant.audio.vad import KEEP, START, VOICED
 
 TAIL_S = 0.4
-"""Speech that goes on from the wake word counts when it is longer than this: wake words are recognised from 0.15 s before
-to 0.1 s after their end, and the voice activity detector takes another 0.1 s to see that it is over."""
+"""Speech that goes on from the wake word counts when it is longer than this: wake words are recognised from 0.15 s
+before to 0.1 s after their end, and the voice activity detector takes another 0.1 s to see that it is over."""
 _SAME = 1e-9
 """Seconds that sums of steps may differ by."""
 
@@ -69,12 +69,12 @@ class Endpointer:
     def __init__(self, settings: EndpointSettings, *, after_wake: bool = False) -> None:
         """`after_wake`: the first steps may still hold the end of the wake word."""
         self._settings = settings
-        self._run: _Run | None = None
         self._ended = False
         self._fresh = after_wake
         self._begin()
 
     def _begin(self) -> None:
+        self._run: _Run | None = None
         self._waited_s = 0.0
         """Since the beginning."""
         self._since_speech_s: float | None = None

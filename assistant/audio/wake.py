@@ -138,6 +138,11 @@ class WakeWords(Closing):
     def words(self) -> tuple[str, ...]:
         return tuple(one.word for one in self._words)
 
+    @property
+    def thresholds(self) -> dict[str, float]:
+        """In force, by word."""
+        return {one.word: one.detector.threshold for one in self._words}
+
     def phrase(self, word: str) -> str:
         return next(one.phrase for one in self._words if one.word == word)
 
