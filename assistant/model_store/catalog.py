@@ -21,7 +21,7 @@ from assistant.errors import ConfigError, ModelUnknown, UsageError
 from assistant.messages import Stage
 from assistant.model_store.choices import OWN, Bits, Block, Choices, block_problem
 
-Kind = Literal["mnn-llm", "whisper-ct2", "piper", "vosk"]
+Kind = Literal["mnn-llm", "whisper-ct2", "piper", "vosk", "wake"]
 Shape = dict[str, int | bool]
 """layers, hidden, heads, kv_heads, head_dim, ffn, vocab, max_position, tied: what memory estimates need of an LLM."""
 
@@ -77,7 +77,8 @@ class CatalogFile(_Record, frozen=True, kw_only=True):
 
 class Entry(_Record, frozen=True, kw_only=True):
     name: str
-    stage: Stage
+    stage: Stage | None = None
+    """None for a wake word, which no worker runs."""
     kind: Kind
     engine: str
     language: str
@@ -214,6 +215,8 @@ def _check_entry(entry: Entry) -> None:
 def _problems(entry: Entry) -> Iterable[str]:
     """What is wrong with an entry, in words."""
     source = entry.source
+    if (entry.stage is None) != (entry.kind == "wake"):
+        yield "kind wake has no stage, and every other kind has one"
     if isinstance(source, ArchiveSource):
         if entry.files or entry.convert:
             yield "the files of an archive are not listed one by one, nor converted"

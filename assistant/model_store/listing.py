@@ -19,7 +19,7 @@ def rows(store: ModelStore) -> list[dict[str, Any]]:
         found.append(
             {
                 "name": entry.name,
-                "stage": entry.stage.value,
+                "stage": entry.stage.value if entry.stage else entry.kind,
                 "kind": entry.kind,
                 "engine": entry.engine,
                 "language": entry.language,
@@ -43,7 +43,7 @@ def _own(store: ModelStore, name: str) -> dict[str, Any]:
         manifest = None
     return {
         "name": name,
-        "stage": manifest.stage.value if manifest else "",
+        "stage": (manifest.stage.value if manifest.stage else manifest.kind) if manifest else "",
         "kind": manifest.kind if manifest else "",
         "engine": manifest.engine if manifest else "",
         "language": "",

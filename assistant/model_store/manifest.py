@@ -40,7 +40,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     kind: str
-    stage: Stage
+    stage: Stage | None
+    """None for a wake word."""
     engine: str
     files: dict[str, FileRecord]
     """By path relative to the model's directory, with '/'."""

@@ -28,7 +28,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A model that was whole a moment ago."""
 
     name: str
-    stage: Stage
+    stage: Stage | None
+    """None for a wake word."""
     kind: str
     engine: str
     path: Path

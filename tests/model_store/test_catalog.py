@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from assistant import config, paths
 from assistant.errors import ConfigError, ModelUnknown, UsageError
-from assistant.model_store.catalog import ArchiveSource, Catalog, check_name, relative_path, url_is_allowed
+from assistant.model_store.catalog import ArchiveSource, Catalog, FilesSource, check_name, relative_path, url_is_allowed
 
 SHA = "a" * 64
 HEAD = """
@@ -45,9 +45,12 @@ def test_the_shipped_catalog_holds_what_the_default_settings_need() -> None:
 
 
 def test_every_shipped_address_is_https_and_the_publishers() -> None:
-    sources = [entry.source for entry in Catalog.load(paths.catalog_file()).entries()]
-    urls = [source.url for source in sources if isinstance(source, ArchiveSource)]
-    assert urls
+    entries = Catalog.load(paths.catalog_file()).entries()
+    archives = [entry.source.url for entry in entries if isinstance(entry.source, ArchiveSource)]
+    files = [file.url for entry in entries if isinstance(entry.source, FilesSource) for file in entry.files]
+    assert archives
+    assert files
+    urls = archives + files
     assert all(url.startswith("https://") for url in urls)
 
 
@@ -63,9 +66,18 @@ def test_a_good_entry_is_read() -> None:
     assert entry.download_bytes == 5
 
 
+def test_the_stop_word_is_pinned_to_what_its_publisher_had_at_one_commit() -> None:
+    entry = Catalog.load(paths.catalog_file()).get("wake-stop")
+    assert (entry.kind, entry.stage, entry.engine, entry.default) == ("wake", None, "micro", False)
+    assert [file.path for file in entry.files] == ["stop.json", "stop.tflite"]
+    assert all("/OHF-Voice/linux-voice-assistant/1543c5df58" in file.url for file in entry.files)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
+        ('kind = "vosk"', 'kind = "wake"', "kind wake has no stage"),
+        ('stage = "asr"\n', "", "every other kind has one"),
         ('name = "one"', 'name = "../one"', "no name for a model"),
         ('path = "a/b.bin"', 'path = "../b.bin"', "must be relative"),
         ('path = "a/b.bin"', 'path = "manifest.json"', "one of our own names"),
