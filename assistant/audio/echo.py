@@ -87,13 +87,18 @@ class OwnVoice:
         self,
         detector: Callable[[bytes], float] | None = None,
         *,
-        threshold: float = 0.3,
+        threshold: float = 0.1,
         lead_s: float = 0.3,
         tail_s: float = 1.0,
     ) -> None:
         """`detector`: the probability of a word after 32 ms more, s16le mono at 16 kHz; a model with state of its own,
-        not the microphone's. `lead_s`: how much earlier than the reference the microphone may seem to hear it
-        (latencies are estimates); `tail_s`: how much later."""
+        not the microphone's. `lead_s`: how much earlier than the reference the microphone may hear it; `tail_s`: how
+        much later.
+
+        The defaults were found with human wake words in 16 simulated rooms, five words: a microphone's detector at its
+        maker's threshold fires 0.16 s before to 0.45 s after the reference passes 0.1 (median 0.2 s after). Four of 70
+        other recordings pass 0.1, which costs the user nothing but that second.
+        """
         self._detector = detector
         self._threshold = threshold
         self._lead_s, self._tail_s = lead_s, tail_s

@@ -195,7 +195,7 @@ class Mixer:
             mono[at : at + len(part)] += part
             at += len(part)
             hungry = at < len(mono) and not run.track.ended
-            if hungry and not run.starving and run.track.seconds:
+            if hungry and run.track.seconds and (len(part) or not run.starving):
                 self.underruns += 1
             run.starving = hungry
             if hungry:
@@ -230,6 +230,12 @@ class Mixer:
         return bool(len(self._tail) or self._cues or self._playing())
 
     # --- what was played --------------------------------------------------------------------------------------------
+    @property
+    def left(self) -> bool:
+        """Something is left to play, or a run has not ended."""
+        with self._lock:
+            return self._left()
+
     @property
     def sounding(self) -> bool:
         """Something is left to play or was not heard yet, or a run has not ended."""
