@@ -55,7 +55,7 @@ class _Run:
 
     def is_speech(self, least_s: float) -> bool:
         spoken = self.peak >= START and self.voiced_s >= least_s - _SAME
-        return spoken and (not self.is_tail or self.seconds - self.unvoiced_s > TAIL_S)
+        return spoken and (not self.is_tail or self.seconds - self.unvoiced_s > TAIL_S + _SAME)
 
     @property
     def may_become_speech(self) -> bool:
@@ -138,7 +138,7 @@ class Endpointer:
                 return [self._turn("end", "no-speech")]
             return []
         turns: list[Turn] = []
-        paused = self._silence_s >= wanted.pause_s - _SAME
+        paused = self._silence_s >= wanted.pause_s - _SAME and (self._told_pause or not self._beginning)
         over = self._silence_s >= wanted.end_silence_s - _SAME and not self._beginning
         capped = self._since_speech_s >= wanted.max_s - _SAME
         if not self._told_speech and (self._speech_s >= wanted.speech_start_s - _SAME or paused or over or capped):

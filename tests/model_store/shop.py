@@ -90,6 +90,7 @@ def world(top: Path) -> Iterator[World]:
     with publisher() as site:
         site.files["/vosk-en.zip"] = _vosk_zip(top)
         site.files["/tokens.txt"] = b"a b c"
+        site.files["/halt.json"] = b"{}"
         build_wheel(top / "shelf", "tiny-voice", "1.0.0", {"tv/v.onnx": VOICE, "tv/v.onnx.json": VOICE_JSON})
         build_wheel(top / "shelf", "tiny-llm", "0.1", {"llm/m.gguf": GGUF})
         (top / "converter.py").write_text(CONVERTER)
@@ -107,10 +108,10 @@ def _vosk_zip(top: Path) -> bytes:
 
 
 def _entry(name: str, stage: str, kind: str, engine: str, more: str) -> str:
+    more += f'\nstage = "{stage}"' if stage else ""
     return f"""
 [[model]]
 name = "{name}"
-stage = "{stage}"
 kind = "{kind}"
 engine = "{engine}"
 language = "en"
@@ -142,4 +143,6 @@ def _catalog(site: Publisher) -> str:
         + _entry("vosk-en", "asr", "vosk", "vosk", archive)
         + _entry("tokens", "asr", "vosk", "vosk", 'source = { type = "https" }')
         + _file("deep/tokens.txt", site.files["/tokens.txt"], f'url = "{site.url}/tokens.txt"')
+        + _entry("wake-halt", "", "wake", "micro", 'source = { type = "https" }')
+        + _file("halt.json", site.files["/halt.json"], f'url = "{site.url}/halt.json"')
     )

@@ -35,7 +35,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
-@pytest.mark.parametrize("name", ["voice", "llm", "vosk-en", "tokens"])
+@pytest.mark.parametrize("name", ["voice", "llm", "vosk-en", "tokens", "wake-halt"])
 def test_every_kind_of_source_becomes_a_model_that_opens(here: World, name: str) -> None:
     assert here.fetcher().fetch(name).action == "fetched"
     assert here.store().open(name).bytes == sum(map(len, files(here.models / name).values()))
