@@ -9,7 +9,6 @@ report was handed to `on_event`. What was said stays in the query's conversation
 from __future__ import annotations
 
 import asyncio
-import functools
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -18,12 +17,11 @@ from datetime import datetime
 from assistant import skills
 from assistant.conversation_line import Line
 from assistant.conversations import Conversations
-from assistant.errors import AssistantError, Cancelled, EngineFailed, MemoryRefused, NoSpeech
+from assistant.errors import AssistantError, Cancelled, EngineFailed, MemoryRefused
 from assistant.memory_orchestrator.elastic import check_admitted
 from assistant.memory_orchestrator.journey import Journey
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
 from assistant.messages import (
-    AsrRequest,
     Emit,
     IntentMatch,
     IntentReport,
@@ -34,18 +32,18 @@ from assistant.messages import (
     LlmRequest,
     Outcome,
     Stage,
-    Transcript,
     TtsAudio,
     TtsRequest,
 )
+from assistant.pipeline_hear import Listener
 from assistant.pipeline_llm import CUT, LlmSettings, heard, request_of
 from assistant.pipeline_run import Run, ms_since
-from assistant.pipeline_speech import Pieces, pieces_of, put, speech_of
-from assistant.query import Answer, AudioSink, Query, checked_conversation, checked_text
+from assistant.pipeline_speech import Pieces, pieces_of, put
+from assistant.query import Answer, AudioSink, HeardSink, Query, checked_conversation, checked_text
 from assistant.sentences import SentenceSplitter
 from assistant.speech_text import SpeechText, speakable
 from assistant.stages.supervisor import Supervisor
-from assistant.tasks import both, in_own_thread
+from assistant.tasks import both
 
 
 class Pipeline:
@@ -70,6 +68,7 @@ class Pipeline:
         self._emergency = emergency
         self._at_llm, self._in_conversation = Line(llm.slots), Line()
         self._emit = emit
+        self._listener = Listener(leased=self._leased, ahead=self._ahead, emit=emit)
         self._now = now
         self._lease_deadline_s = lease_deadline_s
 
@@ -86,6 +85,9 @@ class Pipeline:
                     run.parts = self._checked_stages(query)
                     with self._memory.journey(list(run.parts)) as journey:
                         handled = await self._answer(run, journey)
+                    run.timings["total"] = run.since_start()
+                    if isinstance(query.sink, HeardSink):  # what is interrupted now is not remembered
+                        await query.sink.finished()
                 outcome = Outcome.HANDLED if handled else Outcome.ANSWERED
             except AssistantError as error:
                 run.error = error
@@ -122,7 +124,7 @@ class Pipeline:
 
         Figures start anew: a query that finds a stage loaded has not paid for its load.
         """
-        wanted = [Stage.ASR] if query.pcm is not None else []
+        wanted = [Stage.ASR] if query.pcm is not None or query.live is not None else []
         wanted += [Stage.INTENT, Stage.LLM]
         wanted += [Stage.TTS] if query.sink is not None else []
         parts = {stage: self._stages(stage) for stage in wanted}
@@ -135,8 +137,10 @@ class Pipeline:
 
     async def _answer(self, run: Run, journey: Journey) -> bool:
         """Whether a local command was handled (True) or the LLM answered (False)."""
-        if run.query.pcm is not None:
-            run.transcript = await self._transcribe(run, run.query.pcm, journey)
+        if run.query.live is not None:
+            run.transcript = await self._listener.live(run, run.query.live, journey)
+        elif run.query.pcm is not None:
+            run.transcript = await self._listener.recording(run, run.query.pcm, journey)
         else:
             run.transcript = checked_text(run.query.text or "")
             self._ahead(run, Stage.LLM)
@@ -151,26 +155,7 @@ class Pipeline:
         await self._generate_and_speak(run, run.query.sink, journey)
         return False
 
-    # --- hearing and understanding ----------------------------------------------------------------------------------
-    async def _transcribe(self, run: Run, read: Callable[[], bytes], journey: Journey) -> str:
-        started = time.monotonic()
-        self._emit("stt-start", {"query_id": run.query.id})
-        # both load while the recording is read and searched for speech
-        self._ahead(run, Stage.ASR, Stage.INTENT)
-        speech = await in_own_thread(functools.partial(speech_of, read))
-        text = ""
-        async with self._leased(run, journey, Stage.ASR):
-            self._ahead(run, Stage.LLM)
-            async with aclosing(run.parts[Stage.ASR].run(AsrRequest(pcm=speech))) as results:
-                async for out in results:
-                    if isinstance(out, Transcript) and out.final:
-                        text = out.text.strip()
-        run.timings["asr"] = ms_since(started)
-        if not text:
-            raise NoSpeech("nothing was understood", stage=Stage.ASR)
-        self._emit("stt-end", {"query_id": run.query.id, "text": text})
-        return text
-
+    # --- understanding ----------------------------------------------------------------------------------------------
     async def _recognise(self, run: Run, journey: Journey) -> IntentMatch:
         started = time.monotonic()
         self._emit("intent-start", {"query_id": run.query.id})
@@ -258,9 +243,10 @@ class Pipeline:
                         if "tts_first_audio" not in run.timings:
                             run.timings["tts_first_audio"] = ms_since(started)
                             run.timings["speech_end_to_first_audio"] = run.since_start()
+                        begins_s = sink.seconds
                         sink.write(out.pcm, out.sample_rate)
                         if not sounded:
-                            run.spoken.append(piece)
+                            run.said.append((piece, begins_s))
                         sounded = True
         if started:
             self._emit("tts-end", {"query_id": run.query.id})

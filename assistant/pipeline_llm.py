@@ -51,7 +51,7 @@ def request_of(run: Run, settings: LlmSettings, level: Level, *, emergency: bool
 
 def heard(run: Run, *, whole: bool) -> str:
     """What the user knows of the answer: all of it when the query ended well (`whole`); of an interrupted one the
-    sentences of which there was sound, or without a voice the text that was given out so far."""
+    sentences of which he has heard something, or without a voice the text that was given out so far."""
     known = run.reply
     if not whole and run.query.sink is not None:
         known = "" if run.query.sink_waits else _up_to(run.reply, run.spoken)

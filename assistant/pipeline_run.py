@@ -22,7 +22,7 @@ from assistant.messages import (
     Timings,
     Turn,
 )
-from assistant.query import Query
+from assistant.query import HeardSink, Query
 from assistant.stages.supervisor import Supervisor
 
 
@@ -41,14 +41,28 @@ class Run:
     """What was said in its conversation before."""
     forgotten: int = 0
     """The oldest turns of it, which the LLM's context has no room for any more."""
-    spoken: list[str] = field(default_factory=list)
-    """Pieces of the reply of which sound went to the sink."""
+    said: list[tuple[str, float]] = field(default_factory=list)
+    """Pieces of the reply of which sound went to the sink, and at which second of it that begins."""
+    speculations: list[bool] = field(default_factory=list)
+    """For each time that recognition began before the speaker had finished: whether he had."""
+    started: float = field(init=False)
+    """When the user had finished speaking (monotonic seconds); while he speaks, the query's start."""
     error: AssistantError | None = None
     timings: dict[str, float] = field(default_factory=dict)
     stages: list[StageReport] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.started = self.query.started
+
     def since_start(self) -> float:
-        return (time.monotonic() - self.query.started) * 1000
+        return ms_since(self.started)
+
+    @property
+    def spoken(self) -> list[str]:
+        """Pieces of the reply that the user has heard something of, as far as the sink knows."""
+        sink = self.query.sink
+        heard_s = sink.heard_s if isinstance(sink, HeardSink) else float("inf")
+        return [piece for piece, begins_s in self.said if begins_s < heard_s]
 
     def add_stage(self, supervisor: Supervisor, peak: Usage) -> None:
         self.stages.append(
@@ -68,7 +82,7 @@ class Run:
         audio = None
         if sink is not None and sink.seconds:
             audio = AudioReport(path=self.query.sink_path, sample_rate=sink.sample_rate, seconds=round(sink.seconds, 3))
-        timings = {name: round(value, 1) for name, value in self.timings.items()}
+        timings = {name: round(value, 1) for name, value in {"total": self.since_start(), **self.timings}.items()}
         return QueryReport(
             query_id=self.query.id,
             transcript=self.transcript,
@@ -77,7 +91,7 @@ class Run:
             outcome=outcome,
             error=ErrorReport(**self.error.to_dict()) if self.error is not None else None,
             audio=audio,
-            timings_ms=Timings(**timings, total=round(self.since_start(), 1)),
+            timings_ms=Timings(**timings),
             stages=tuple(self.stages),
             memory=MemoryReport(
                 budget_mib=round(budget.total / MIB, 1),

@@ -32,8 +32,12 @@ def pieces_of(reply: str) -> Pieces:
 
 def speech_of(read: Callable[[], bytes]) -> bytes:
     """The part of the recording in which somebody speaks, s16le mono 16 kHz. Raises `BadAudio`, `NoSpeech`."""
-    pcm = read()
-    spans = vad.speech_spans(pcm)
-    if not spans:
+    speech = speech_in(read())
+    if not speech:
         raise NoSpeech("nobody speaks in this recording", stage=Stage.ASR)
-    return vad.trim_to_speech(pcm, spans)
+    return speech
+
+
+def speech_in(pcm: bytes) -> bytes:
+    """Of s16le mono 16 kHz; empty when nobody speaks."""
+    return vad.trim_to_speech(pcm, vad.speech_spans(pcm))

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 from assistant.errors import AssistantError, BadText, UsageError
 from assistant.messages import QueryReport, Urgency
@@ -33,6 +33,7 @@ class AudioSink(Protocol):
         """Of sound that was handed over."""
 
 
+@runtime_checkable
 class HeardSink(AudioSink, Protocol):
     """A sink that somebody listens to while it plays."""
 
