@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from assistant.audio.vad import (
     MIN_SPEECH_S,
+    WINDOW_BYTES,
     WINDOW_S,
     Span,
+    VoiceActivity,
     spans_of,
     speech_probabilities,
     speech_spans,
@@ -122,3 +124,26 @@ def test_trimming_keeps_the_padding_and_cuts_long_pauses() -> None:
     assert near == pcm[int(0.5 * RATE_BYTES) : int(4.5 * RATE_BYTES)]
     far = trim_to_speech(pcm, [Span(1.0, 2.0), Span(6.0, 7.0)], pad_s=0.5)
     assert far == one + pcm[int(5.5 * RATE_BYTES) : int(7.5 * RATE_BYTES)]
+
+
+# --- sound that is still coming -------------------------------------------------------------------------------------
+def test_window_after_window_gives_what_the_whole_gives(speech: Path) -> None:
+    pcm = clip_pcm(speech, "cmd_r3_turn_on_the_lamp.wav")
+    pcm += bytes(-len(pcm) % WINDOW_BYTES)
+    listener = VoiceActivity()
+    one_by_one = [listener.feed(pcm[at : at + WINDOW_BYTES]) for at in range(0, len(pcm), WINDOW_BYTES)]
+    assert [probability for (probability,) in one_by_one] == speech_probabilities(pcm)
+
+
+def test_it_remembers_until_it_is_reset(speech: Path) -> None:
+    pcm = clip_pcm(speech, "cmd_pause.wav")[: WINDOW_BYTES * 40]
+    listener = VoiceActivity()
+    first = listener.feed(pcm)
+    assert listener.feed(pcm) != first
+    listener.reset()
+    assert listener.feed(pcm) == first
+
+
+def test_only_whole_windows_are_taken() -> None:
+    with pytest.raises(ValueError, match="no whole windows"):
+        VoiceActivity().feed(bytes(WINDOW_BYTES + 2))
