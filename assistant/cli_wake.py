@@ -136,4 +136,4 @@ def _print(clips: list[Clip], found: Summary, rule: str, listener: WakeWords) ->
     show(f"found {found.found} of {found.positives}, missed {found.false_rejects}")
     show(f"false accepts {found.false_accepts}, {found.false_accepts_per_hour:g} an hour")
     if found.unreadable:
-        show(f"{found.unreadable} files could not be read")
+        show(f"could not be read: {found.unreadable}")
