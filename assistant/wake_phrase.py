@@ -18,7 +18,7 @@ LONGER_NAME_ALIKE = 0.6
 """The latter, of more words than the phrase has: "hey my graph" has it to "hey mycroft", "hey play jazz" not."""
 LONG_NAME, ALIKE_ALONE, SHORT_ALIKE_ALONE = 6, 0.7, 0.88
 """Of the name without the words before it; a short one is soon like another word ("abu", "alec")."""
-ALIKE_TAIL, LONG_TAIL = 0.8, 5
+ALIKE_TAIL, LONG_TAIL = 0.82, 5
 """Of what is left of a phrase whose beginning was cut off, from so many letters on: "may naboo"."""
 LEAST_TAIL = 3
 """Letters of a shorter rest, which must be there exactly: "vis, what time is it"."""
@@ -54,10 +54,11 @@ def _leading(heard: list[str], wanted: list[str]) -> int:
 def _score(heard: list[str], wanted: list[str]) -> float:
     """How much these words resemble the phrase or its end; 0 = not enough."""
     said, whole, name = "".join(heard), "".join(wanted), wanted[-1]
+    alone = ALIKE_ALONE if len(name) >= LONG_NAME else SHORT_ALIKE_ALONE
     rests = [whole[at:] for at in range(len(whole) - LEAST_TAIL + 1)]
     return max(
         _as_a_whole(heard, wanted),
-        _at_least(ALIKE_ALONE if len(name) >= LONG_NAME else SHORT_ALIKE_ALONE, said, name),
+        _at_least(alone, said, name) if len(heard) == 1 or said[0] == name[0] else 0.0,
         *(_at_least(ALIKE_TAIL if len(rest) >= LONG_TAIL else 1.0, said, rest) for rest in rests),
         0.5 if heard == wanted[:1] != wanted else 0.0,  # "Okay. What time is it?": the name was not understood at all
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from assistant.memory_orchestrator.ledger import LedgerWriter
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
 from assistant.memory_orchestrator.sensors import Readings
 from assistant.messages import LlmRequest, Sampling, Stage
+from assistant.model_store.store import ModelInfo
 from assistant.pipeline import Pipeline
 from assistant.pipeline_llm import LlmSettings
 from assistant.stages.fork_client import ForkServer
@@ -26,6 +28,16 @@ from tests.housekept import housekept
 from tests.talkers import asked
 
 NOW = datetime(2026, 11, 29, 17, 5)
+
+
+@dataclass(frozen=True)
+class Asr:
+    """A recogniser for the house: a real one with its model, or one of the tests' by its path and options."""
+
+    path: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    engine: str = "whisper"
+    model: ModelInfo | None = None
 
 
 class House:
@@ -39,14 +51,16 @@ class House:
         conversations: Conversations | None = None,
         slots: int = 1,
         lease_deadline_s: float = 30,
+        asr: Asr | None = None,
     ) -> None:
-        """With `conversations`, its LLM is a `Storyteller`."""
+        """With `conversations`, its LLM is a `Storyteller`. `asr`: instead of the `Parrot`."""
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.how = ""
         self.llm_loaded = asyncio.Event()
         self.server = ForkServer()
         self.ledger = tmp_path / "ledger"
         self.asked = tmp_path / "asked"
+        self._asr = asr
         self._talks = conversations is not None
         self._step_timeout_s = step_timeout_s
         self._heard = tmp_path / "heard"
@@ -87,14 +101,28 @@ class House:
                 threads=1, start_timeout_s=10, step_timeout_s=self._step_timeout_s,
                 options=options.get(stage),
             )  # fmt: skip
-            paths_of = {
+            if stage is Stage.ASR and self._asr is not None:
+                spec = self._real(spec, self._asr)
+            paths_of: dict[Stage, str | None] = {
                 Stage.LLM: "tests.talkers:Storyteller" if self._talks else "tests.stages.misbehaving:Misbehaving",
-                Stage.ASR: "tests.stages.misbehaving:Parrot",
+                Stage.ASR: self._asr.path if self._asr else "tests.stages.misbehaving:Parrot",
                 Stage.TTS: "tests.talkers:Beeper",
             }
             path = paths_of.get(stage)
             self._supervisors[key] = Supervisor(spec, self.server, self._calibration, self._emit, path)
         return self._supervisors[key]
+
+    def _real(self, spec: StageSpec, asr: Asr) -> StageSpec:
+        options = {"heard": str(self._heard), **asr.options} if asr.path else dict(asr.options)
+        spec = replace(spec, engine=asr.engine, options=options, step_timeout_s=30, threads=2)
+        if asr.model is None:
+            return spec
+        model = asr.model
+        return replace(spec, model=model.name, model_dir=model.path, digest=model.digest, weight_bytes=80 << 20)
+
+    def attempts(self) -> list[str]:
+        """What the recogniser has written down."""
+        return self._heard.read_text().split() if self._heard.exists() else []
 
     def heard(self) -> list[int]:
         """Bytes of each recording that the recogniser was given."""
