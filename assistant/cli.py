@@ -38,6 +38,7 @@ for _verb in (
     cli_memory.load,
     cli_memory.unload,
     cli_status.cancel,
+    cli_voice.say,
     cli_voice.listen,
     cli_voice.mute,
     cli_voice.volume,

@@ -1,4 +1,4 @@
-"""The verbs `listen`, `mute` and `volume`: a running daemon's microphone and speaker."""
+"""The verbs `say`, `listen`, `mute` and `volume`: a running daemon's microphone and speaker."""
 
 from __future__ import annotations
 
@@ -13,6 +13,22 @@ from assistant.errors import UsageError
 
 if TYPE_CHECKING:
     from assistant.messages_status import DeviceStatus, VoiceStatus
+
+
+def say(
+    text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="What is spoken, as it is.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Speak a text at the running daemon's speaker."""
+    with reported(as_json):
+        with cli_client.needed() as client:
+            told = client.say(" ".join(text))
+        if as_json:
+            import msgspec
+
+            emit(msgspec.to_builtins(told))
+        elif told.audio is not None:
+            show(f"spoken   {told.audio.seconds:.1f} s")
 
 
 def listen(as_json: JsonFlag = False) -> None:

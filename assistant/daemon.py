@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import time
@@ -17,26 +18,31 @@ from assistant import __version__, paths
 from assistant.config import Config
 from assistant.conversations import Conversations
 from assistant.daemon_stages import Stages, has_emergency_graph
-from assistant.errors import ModelError
+from assistant.daemon_voice import voice_of
+from assistant.errors import AssistantError, ModelError
 from assistant.memory_orchestrator.calibration import Calibration
 from assistant.memory_orchestrator.housekeeper import Housekeeper
 from assistant.memory_orchestrator.ledger import LedgerWriter, remove_stale, segment_name
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
 from assistant.memory_orchestrator.sensors import Sensors
 from assistant.memory_orchestrator.view import memory_sums, stage_rows
-from assistant.messages import STAGE_ORDER, Emit, Sampling, Stage
+from assistant.messages import STAGE_ORDER, AsrRequest, Emit, Sampling, Stage, Transcript, VoiceState
 from assistant.messages_status import Status
 from assistant.model_store.store import ModelStore
 from assistant.pipeline import Pipeline
 from assistant.pipeline_llm import LlmSettings
+from assistant.pipeline_speech import speech_of
 from assistant.query import Answer, Query
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.registry import engine_path
 from assistant.stages.supervisor import StageSpec, Supervisor
-from assistant.tasks import uninterrupted
+from assistant.tasks import in_own_thread, uninterrupted
+from assistant.voice import Voice
 
 log = logging.getLogger(__name__)
 
+_ASIDE_S = 0.5
+"""That an utterance aside waits for memory."""
 _LEAVE_S = 1.0
 """That workers get to leave by themselves."""
 
@@ -52,9 +58,10 @@ class Assistant:
         store: ModelStore | None = None,
         conversations: Conversations | None = None,
         emit: Emit = lambda name, data: None,
+        voice: bool = False,
     ) -> None:
         """`owner` names the ledger: "daemon", or this process when empty, which then keeps nothing loaded for a next
-        query. `conversations`: what was said before; nothing by default."""
+        query. `conversations`: what was said before; nothing by default. `voice`: with microphone and speaker."""
         self._config = config
         self._owner = owner or str(os.getpid())
         self._keep_alive_s = config.memory.keep_alive_s if owner else 0
@@ -62,8 +69,10 @@ class Assistant:
         self._conversations = (
             Conversations(config.stages.llm.conversation_ttl_s) if conversations is None else conversations
         )
-        self._emit = emit
-        self.voice = None
+        self._outer = emit
+        self._with_voice = voice
+        self.voice: Voice | None = None
+        """None: without microphone and speaker."""
         self._server = ForkServer()
         self._calibration = Calibration(paths.state_dir() / "measured.json")
         self._stages = Stages(config, self._store, self._supervisor_of, lambda: self.memory.holdings.relief.level)
@@ -85,16 +94,16 @@ class Assistant:
             remove_stale()
             self.memory = MemoryOrchestrator(
                 ledger=LedgerWriter(segment_name(self._owner)),
-                own_pids=lambda: (os.getpid(), self._server.pid),
+                own_pids=self._own_pids,
                 forking=lambda: self._server.forking,
                 budget_mib=config.memory.budget_mib,
                 margin_mib=config.memory.margin_mib,
                 keep_alive_s=self._keep_alive_s,
-                emit=self._emit,
+                emit=self._tell,
             )
             self._tell_needs()  # or the ledger could not say in which mode it will be
             self.memory.holdings.told()
-            self._housekeeper = Housekeeper(self.memory.holdings, sense=Sensors().read, emit=self._emit)
+            self._housekeeper = Housekeeper(self.memory.holdings, sense=Sensors().read, emit=self._tell)
             self._housekeeper.start()
         except BaseException:
             await self._server.close()
@@ -105,9 +114,26 @@ class Assistant:
             llm=_llm_settings(config),
             conversations=self._conversations,
             emergency=has_emergency_graph,
-            emit=self._emit,
+            emit=self._tell,
         )
+        if self._with_voice:
+            voice = voice_of(config, self._store, self._server, self.answer, self.transcribe, self._outer)
+            try:
+                await voice.start()
+            except BaseException:
+                await self._close()
+                raise
+            self.voice = voice
         return self
+
+    def _tell(self, name: str, data: dict[str, object]) -> None:
+        self._outer(name, data)
+        if self.voice is not None:
+            self.voice.follow(name, data)
+
+    def _own_pids(self) -> tuple[int, ...]:
+        voice = (self.voice.pid,) if self.voice is not None and self.voice.pid else ()
+        return (os.getpid(), self._server.pid, *voice)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -117,6 +143,8 @@ class Assistant:
 
     async def _close(self) -> None:
         try:
+            if self.voice is not None:
+                await self.voice.close()
             await self._housekeeper.close()
             hurry = asyncio.get_running_loop().call_later(_LEAVE_S, self.end_workers)
             await self.memory.close()
@@ -141,6 +169,18 @@ class Assistant:
             self._running -= 1
             self._answered += 1
 
+    async def transcribe(self, pcm: bytes) -> str:
+        """A short utterance, aside from what runs; "" when nobody speaks in it or there is no room for it now."""
+        try:
+            speech = await in_own_thread(functools.partial(speech_of, lambda: pcm))
+            recogniser = self._stages(Stage.ASR)
+            async with self.memory.lease(recogniser, deadline_s=_ASIDE_S):
+                found = [out async for out in recogniser.run(AsrRequest(pcm=speech)) if isinstance(out, Transcript)]
+        except AssistantError as error:
+            log.info("not recognised aside: %s", error.code)
+            return ""
+        return found[-1].text if found else ""
+
     async def load(self, stage: Stage, keep_alive_s: float | None = None) -> None:
         """Loads a stage and leaves it idle. `keep_alive_s`: of this load; negative = for ever.
 
@@ -159,12 +199,18 @@ class Assistant:
             version=__version__,
             pid=os.getpid(),
             uptime_s=round(time.monotonic() - self._started, 1),
-            state="processing" if self._running else "idle",
+            state=self._state(),
             queries=self._answered,
             memory=memory_sums(view),
             pressure=self._housekeeper.pressure.status,
             stages=stage_rows(view, time.monotonic_ns()),
+            voice=self.voice.status() if self.voice is not None else None,
         )
+
+    def _state(self) -> VoiceState:
+        if self.voice is not None and self.voice.state != "idle":
+            return self.voice.state
+        return "processing" if self._running else "idle"
 
     def _tell_needs(self) -> None:
         """What the whole chain would need decides the mode; a stage whose model is missing needs nothing yet."""
@@ -175,7 +221,7 @@ class Assistant:
         self.memory.holdings.figures.expect(needs)
 
     def _supervisor_of(self, spec: StageSpec) -> Supervisor:
-        return Supervisor(spec, self._server, self._calibration, self._emit, relief=lambda: self.memory.holdings.relief)
+        return Supervisor(spec, self._server, self._calibration, self._tell, relief=lambda: self.memory.holdings.relief)
 
 
 def _llm_settings(config: Config) -> LlmSettings:

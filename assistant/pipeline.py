@@ -125,7 +125,7 @@ class Pipeline:
         Figures start anew: a query that finds a stage loaded has not paid for its load.
         """
         wanted = [Stage.ASR] if query.pcm is not None or query.live is not None else []
-        wanted += [Stage.INTENT, Stage.LLM]
+        wanted += [Stage.INTENT, Stage.LLM] if not query.verbatim else []
         wanted += [Stage.TTS] if query.sink is not None else []
         parts = {stage: self._stages(stage) for stage in wanted}
         for supervisor in parts.values():
@@ -137,6 +137,11 @@ class Pipeline:
 
     async def _answer(self, run: Run, journey: Journey) -> bool:
         """Whether a local command was handled (True) or the LLM answered (False)."""
+        if run.query.verbatim:
+            run.reply = checked_text(run.query.text or "")
+            if run.query.sink is not None:
+                await self._speak_whole(run, run.query.sink, journey)
+            return True
         if run.query.live is not None:
             run.transcript = await self._listener.live(run, run.query.live, journey)
         elif run.query.pcm is not None:

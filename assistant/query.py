@@ -83,6 +83,8 @@ class Query:
     """Exactly one of `text`, `pcm` and `live`."""
 
     text: str | None = None
+    verbatim: bool = False
+    """The text is no question: it is spoken as it is."""
     pcm: Callable[[], bytes] | None = None
     """Gives a finished utterance, s16le mono 16 kHz; called in a thread, may raise `BadAudio`."""
     live: LiveSpeech | None = None

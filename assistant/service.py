@@ -7,7 +7,6 @@ where a Ctrl-C meets no half-made module.
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def main(args: list[str]) -> int:
     """Runs until a signal or `shutdown`. The exit code."""
+    from assistant import log_format
     from assistant.cli_output import say
     from assistant.errors import AssistantError, ConfigError
     from assistant.machine import allow_descriptors, keep_malloc_tidy
@@ -34,9 +34,7 @@ def main(args: list[str]) -> int:
         from assistant import config as settings
 
         config = settings.load(args[1::2])
-        logging.basicConfig(
-            level=config.log.level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-        )  # fmt: skip
+        log_format.set_up(config.log.level, config.log.format)
         asyncio.run(_serve(config))
     except AssistantError as error:
         say(f"error: {error.message}")
@@ -51,7 +49,9 @@ async def _serve(config: Config) -> None:
     from assistant.api.server import Server
     from assistant.cli_output import say
     from assistant.daemon import Assistant
+    from assistant.notify import Notifier, Watchdog
 
+    notifier = Notifier()
     stop = asyncio.Event()
     for number in _SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -60,11 +60,14 @@ async def _serve(config: Config) -> None:
     # the lock comes first: of two that start at the same moment, one touches nothing of the other
     with sockets.DaemonLock(folder):
         async with (
-            Assistant(config, owner=paths.daemon_owner(), emit=events) as assistant,
+            Assistant(config, owner=paths.daemon_owner(), emit=events, voice=config.audio.enabled) as assistant,
             Server(assistant, events, folder, stop.set),
+            Watchdog(notifier),
         ):
             say(f"ready: {folder}")
+            notifier.ready("ready")
             await stop.wait()
+            notifier.stopping()
             # a query that runs is cancelled; a worker that does not hear of it must not keep us for long
             asyncio.get_running_loop().call_later(_LEAVE_S, assistant.end_workers)
 

@@ -64,7 +64,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "api.sockets": ("closing", "errors", "paths"),
     "api": ("closing", "errors", "messages", "query", "api"),
     # the microphone and the speaker of a daemon: it is handed the assistant that it speaks for
-    "voice": ("errors", "messages", "query", "conversation", "audio", "stages.fork_client", "tasks", "voice"),
+    "voice": ("errors", "messages", "query", "audio", "recordings", "stages.fork_client", "tasks", "voice"),
     "daemon": ("",),
     "service": ("",),
     "cli": ("",),

@@ -101,6 +101,10 @@ class Client(Closing):
         """The queries that will end as cancelled. Raises `UsageError` for an id that does not run or wait."""
         return self._call(sockets.CONTROL, wire.Cancel(query_id=query_id), wire.Cancelling, REPLY_S).query_ids
 
+    def say(self, text: str) -> wire.Report:
+        """Returns when it was heard. Raises `BusyNow` while somebody is being answered, `BadText`, `DeviceError`."""
+        return self._call(sockets.COMMAND, wire.Say(text=text), wire.Report, ORDER_S)
+
     def listen(self) -> VoiceStatus:
         """Raises `UsageError` (muted, no voice), `DeviceError` without a microphone."""
         return self._call(sockets.CONTROL, wire.Listen(), VoiceStatus, REPLY_S)

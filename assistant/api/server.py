@@ -51,6 +51,7 @@ class Backend(Protocol):
 
 
 class Voice(Protocol):
+    async def say(self, text: str) -> Answer: ...
     def listen(self) -> None: ...
     def mute(self, on: bool) -> None: ...
     def volume(self, percent: float) -> None: ...
@@ -116,6 +117,8 @@ class Server:
             match message.data:
                 case wire.Ask():
                     self._ask(peer, message)
+                case wire.Say(text=text):
+                    self._begin(_Order(peer, message.id, "what is said"), self._say(text))
                 case wire.Load(stage=stage, keep_alive_s=keep_alive_s):
                     self._begin(_Order(peer, message.id, f"the load of {stage}"), self._load(stage, keep_alive_s))
                 case wire.Unload(stage=stage):
@@ -166,6 +169,12 @@ class Server:
         await self._backend.load(stage, keep_alive_s)
         rows = (row for row in self._backend.status().stages if row.name == stage)
         return wire.Loaded(stage=stage, status=next(rows, None))
+
+    async def _say(self, text: str) -> wire.Reply:
+        answer = await self._voice().say(text)
+        if answer.error is not None:
+            raise answer.error
+        return wire.report(answer.report, None)
 
     async def _unload(self, stage: Stage) -> wire.Unloaded:
         return wire.Unloaded(stage=stage, unloaded=await self._backend.unload(stage))
@@ -230,17 +239,19 @@ class Server:
             case wire.Listen() | wire.Mute() | wire.Volume():
                 return self._answer_voice(data)
             case _:
-                log.info("a client asks for the end")
-                # once the reply has left
+                log.info("a client asks for the end")  # which comes once the reply has left
                 asyncio.get_running_loop().call_soon(self._stop)
                 return wire.Stopping(pid=os.getpid())
 
-    def _answer_voice(self, data: Any) -> wire.Reply:
-        voice = self._backend.voice
-        if voice is None:
+    def _voice(self) -> Voice:
+        if (voice := self._backend.voice) is None:
             raise UsageError(
                 "the daemon runs without microphone and speaker; start it with audio.enabled = true", code="no-voice"
             )
+        return voice
+
+    def _answer_voice(self, data: Any) -> wire.Reply:
+        voice = self._voice()
         match data:
             case wire.Mute(on=on):
                 voice.mute(on)

@@ -37,6 +37,12 @@ class Ask(Data, frozen=True, kw_only=True):
     """critical | normal | background."""
 
 
+class Say(Data, frozen=True, kw_only=True):
+    """Speaks a text at the daemon's speaker; answered with a report when it was heard."""
+
+    text: str
+
+
 class Load(Data, frozen=True, kw_only=True):
     stage: Stage
     keep_alive_s: Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)] | None = None
@@ -79,7 +85,7 @@ class Volume(Data, frozen=True, kw_only=True):
     percent: Annotated[float, msgspec.Meta(ge=0, le=100)]
 
 
-COMMANDS: dict[str, type[Data]] = {"ask": Ask, "load": Load, "unload": Unload}
+COMMANDS: dict[str, type[Data]] = {"ask": Ask, "say": Say, "load": Load, "unload": Unload}
 CONTROLS: dict[str, type[Data]] = {
     "ping": Ping,
     "status": GetStatus,

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -32,9 +32,18 @@ ENTER = 'echo $$ > "$0" && exec "$@"'
 class OwnDaemon:
     """`with OwnDaemon(...) as daemon:`; answers inside, and is gone afterwards."""
 
-    def __init__(self, sets: Sequence[str] = (), *, procs: Path | None = None, start_s: float = 60) -> None:
-        """`sets`: settings `key=value`. `procs`: the file that moves a process into the cgroup it shall live in."""
-        self._sets, self._procs, self._start_s = sets, procs, start_s
+    def __init__(
+        self,
+        sets: Sequence[str] = (),
+        *,
+        procs: Path | None = None,
+        start_s: float = 60,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        """`sets`: settings `key=value`; microphone and speaker are off unless they say otherwise. `procs`: the file
+        that moves a process into the cgroup it shall live in. `environ`: its environment; None = ours."""
+        self._sets = ("audio.enabled=false", *sets)
+        self._procs, self._start_s, self._environ = procs, start_s, environ
         self.process: subprocess.Popen[bytes]
         self._folder: Path
         self.client: Client
@@ -47,7 +56,7 @@ class OwnDaemon:
             command += ["--set", one]
         if self._procs is not None:
             command = ["sh", "-c", ENTER, str(self._procs), *command]
-        environment = {**os.environ, "XDG_RUNTIME_DIR": str(self._folder)}
+        environment = {**(os.environ if self._environ is None else self._environ), "XDG_RUNTIME_DIR": str(self._folder)}
         with open(self._folder / "log", "wb") as log:
             self.process = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=paths.checkout()
@@ -81,6 +90,10 @@ class OwnDaemon:
     def _last_words(self) -> str:
         lines = (self._folder / "log").read_text("utf-8", "replace").strip().splitlines()
         return lines[-1].removeprefix("error: ") if lines else "it said nothing"
+
+    @property
+    def log(self) -> str:
+        return (self._folder / "log").read_text("utf-8", "replace")
 
     @property
     def owner(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from assistant.api import sockets
 from assistant.api.queries import QueryEvents
 from assistant.api.server import Server, Voice
-from assistant.errors import Cancelled, NeverFits, UsageError
+from assistant.errors import BusyNow, Cancelled, NeverFits, UsageError
 from assistant.messages import ErrorReport, IntentReport, MemoryReport, Outcome, QueryReport, Stage, Timings
 from assistant.messages_status import (
     DeviceStatus,
@@ -128,6 +128,12 @@ class SpeakingVoice:
     def __init__(self, runs: str = "") -> None:
         self.orders: list[str] = []
         self.muted, self.percent, self.runs = False, 100.0, runs
+
+    async def say(self, text: str) -> Answer:
+        if text == "busy":
+            raise BusyNow("busy", retry_after_ms=5)
+        self.orders.append(text)
+        return Answer(report_of(Query(text=text), Outcome.HANDLED, None), None)
 
     def listen(self) -> None:
         if self.muted:

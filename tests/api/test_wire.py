@@ -83,7 +83,7 @@ def test_the_smallest_command_has_defaults_for_everything_else() -> None:
         ([header(id=7)], "bad-message", "id"),
         ([header(id="")], "bad-message", "id"),
         ([header(id="x" * 129)], "bad-message", "id"),
-        ([header(type="format-disk")], "unknown-command", "ask, load"),
+        ([header(type="format-disk")], "unknown-command", "ask, say, load"),
         ([header(extra=1)], "unknown-field", "extra"),
         ([header(data={"text": "a", "volume": 3})], "unknown-field", "volume"),
         ([header(data={"text": 5})], "bad-message", "text"),

@@ -135,7 +135,8 @@ def test_an_utterance_gives_all_of_its_sound_and_the_time_of_its_end() -> None:
 
 
 def test_it_goes_on_only_as_long_as_anybody_would_wait() -> None:
-    clock, sent = Clock(), []
+    clock = Clock()
+    sent: list[ToFront] = []
     one = Utterance(4, sent.append, patience_s=8, clock=clock)
     assert one.go_on()
     clock.now += 8
