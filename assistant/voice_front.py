@@ -124,7 +124,7 @@ class Front:
             os.close(log_write)
         ours.setblocking(False)
         self._sock, self.pid = ours, forked.pid
-        log_pipe = LogPipe(log_read, f"audio[{forked.pid}]")
+        log_pipe = LogPipe(log_read, f"audio[{forked.pid}]", logging.INFO)  # it prints no words
         try:
             async with asyncio.timeout(READY_S):
                 self._unsent = deque([encode(Begin(settings=self.settings))])

@@ -65,7 +65,7 @@ _PR_SET_NAME = 15
 
 def main(sock: socket.socket) -> int:
     """Serves until the daemon says so or has gone; returns the exit status."""
-    logging.basicConfig(level=logging.DEBUG, format="%(name)s: %(message)s")
+    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
     # a session of its own: the workers' session yields to everybody, and sound must not
     os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_NAME, b"assistant-audio", 0, 0, 0)
@@ -107,7 +107,7 @@ class Front:
         self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._mixer = Mixer(volume_percent=settings.volume_percent)
         self._cues = CueSounds(settings.cues)
-        self._own = OwnVoice(SelfListener(settings.wake))
+        self._own = OwnVoice(SelfListener(settings.wake, lambda: (*self._ears.words, *self._ears.stop_words)))
         self._ears = Ears(settings, explained=self._own.explains, notch=Notch())
         self._rest = b""
         self._speaker = OutputStream(settings.output, fill=self._mixer.fill, tell=self._tell)

@@ -5,14 +5,16 @@ Models of its own, since a detector remembers what it has heard. They are opened
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from assistant.audio.front_messages import WakeSettings
 from assistant.audio.wake import Detector, Features, engine
-from assistant.errors import AssistantError
 
 
 class SelfListener:
-    def __init__(self, settings: WakeSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: WakeSettings, words: Callable[[], Iterable[str]]) -> None:
+        """`words`: those that somebody listens for at the microphone."""
+        self._settings, self._words = settings, words
         self._features: Features | None = None
         self._detectors: list[Detector] = []
 
@@ -30,8 +32,4 @@ class SelfListener:
     def _open(self) -> None:
         source = engine(self._settings.engine, self._settings.models_dirs)
         self._features = source.features()
-        for word in (*self._settings.words, *self._settings.stop_words):
-            try:
-                self._detectors.append(source.open(word))
-            except AssistantError:  # a stop word without a model: nobody listens for it at the microphone either
-                continue
+        self._detectors = [source.open(word) for word in self._words()]

@@ -162,11 +162,11 @@ class ForkServer:
 
 
 class LogPipe:
-    """What a worker prints goes to the log at debug level only: engines print what users say."""
+    """What a process prints goes to the log; that of a worker at debug level only: engines print what users say."""
 
-    def __init__(self, fd: int, who: str) -> None:
+    def __init__(self, fd: int, who: str, level: int = logging.DEBUG) -> None:
         os.set_blocking(fd, False)
-        self._fd, self._who = fd, who
+        self._fd, self._who, self._level = fd, who, level
         asyncio.get_running_loop().add_reader(fd, self._read)
 
     def _read(self) -> None:
@@ -175,7 +175,7 @@ class LogPipe:
         except BlockingIOError:
             return
         for line in data.decode("utf-8", "replace").splitlines():
-            log.debug("%s %s", self._who, line)
+            log.log(self._level, "%s %s", self._who, line)
         if not data:
             self.close()
 
