@@ -29,6 +29,9 @@ BLOCK_BYTES = WINDOW_BYTES
 """What `hear` takes: 512 samples."""
 PIECE_BYTES = 3 * BLOCK_BYTES
 """Sound of a session is told in pieces of 96 ms: a third of the packets, and no recogniser is in more of a hurry."""
+WORDS_BYTES = 3 * BLOCK_BYTES
+"""Wake words are looked for in so much sound at once while nothing goes on: at every block it takes twice the time,
+since a processor that was asleep must fetch everything anew. Recognised up to 64 ms later, which the pre-roll holds."""
 WARM_UP_S = 1.0
 """What the voice activity detector hears before a session, and is asked about by the gate; at least this is kept."""
 SAME_UTTERANCE_S = 0.7
@@ -76,6 +79,7 @@ class Ears(Closing):
         self._session: _Session | None = None
         self._number = 0
         self._past = bytearray()
+        self._unsearched = bytearray()
         self._past_bytes = _bytes_of(max(settings.pre_roll_s, WARM_UP_S))
         self._now_s = float("-inf")
         self._woke_s = float("-inf")
@@ -101,8 +105,12 @@ class Ears(Closing):
         told: list[FromFront] = []
         if self._session is not None:
             told += self._session.hear(self._filtered(block))
-        for one in self._words.feed(block):
-            told += self._recognised(one)
+        self._unsearched += block
+        if self.playing or self._session is not None or len(self._unsearched) >= WORDS_BYTES:
+            sound = bytes(self._unsearched)
+            self._unsearched.clear()
+            for one in self._words.feed(sound):
+                told += self._recognised(one)
         return told
 
     # --- what the daemon asks for -----------------------------------------------------------------------------------
@@ -176,6 +184,7 @@ class Ears(Closing):
 
     def _forget(self) -> None:
         self._past.clear()
+        self._unsearched.clear()
         self._words.reset()
 
     def close(self) -> None:

@@ -60,7 +60,7 @@ class MicroWake:
         description = self._described[word]
         model = read_model(description)
         if description.parent != _PACKAGE / "models" and model.path not in self._tried:
-            _try_apart(self._lib, model)
+            try_apart(self._lib, model)
             self._tried.add(model.path)
         return MicroDetector(self._lib, model, model.cutoff if threshold is None else threshold)
 
@@ -205,7 +205,7 @@ def _library() -> Any:
         raise EngineFailed(f"pymicro-wakeword has no library for this machine: {error}; run scripts/setup") from None
 
 
-def _try_apart(lib: Any, model: WakeModel) -> None:
+def try_apart(lib: Any, model: WakeModel) -> None:
     """Loads and runs it in a child process. Raises `ModelDamaged` when the child died of it."""
     pid = os.fork()
     if not pid:

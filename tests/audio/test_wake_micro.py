@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from pymicro_wakeword import MicroWakeWord, MicroWakeWordFeatures, Model
 
 from assistant.audio.wake import WakeWords, engine
 from assistant.audio.wake_files import MAX_JSON_BYTES, MAX_MODEL_BYTES, read_model
-from assistant.audio.wake_micro import FEATURES, MicroFeatures, MicroWake
+from assistant.audio.wake_micro import FEATURES, MicroFeatures, MicroWake, try_apart
 from assistant.errors import ModelDamaged, ModelError, ModelUnsupported
 from tests.speech_corpus import clip_pcm
 
@@ -151,6 +152,23 @@ def test_damaged_networks_are_refused_or_run_and_never_end_the_process(tmp_path:
         assert any(score is not None for score in scores)
         detector.close()
     assert refused > len(cuts)
+
+
+class Deadly:
+    """A library that ends the process which gives it a model, as one with a fault in it does."""
+
+    def __init__(self, how: signal.Signals) -> None:
+        self._how = how
+
+    def TfLiteModelCreateFromFile(self, path: bytes) -> None:
+        os.kill(os.getpid(), self._how)
+
+
+@pytest.mark.parametrize("how", [signal.SIGSEGV, signal.SIGALRM, signal.SIGKILL])
+def test_a_network_that_ends_its_process_ends_a_child(how: signal.Signals, tmp_path: Path) -> None:
+    model = read_model(described(tmp_path))
+    with pytest.raises(ModelDamaged, match="ends the process which runs it"):
+        try_apart(Deadly(how), model)
 
 
 def changed(whole: bytes, chance: random.Random) -> bytes:
