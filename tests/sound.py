@@ -9,6 +9,7 @@ sound system of the machine. Tests are skipped where the programs are not instal
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 import signal
@@ -54,6 +55,11 @@ def needed() -> None:
         pytest.skip(f"not installed: {', '.join(missing)} (Debian: pulseaudio pulseaudio-utils libasound2-plugins)")
 
 
+def _die_with_parent() -> None:
+    """In a child before it becomes the program: no test that is killed leaves a sound system behind."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+
+
 class _Server:
     """One PulseAudio with one null sink, in a folder of its own."""
 
@@ -73,6 +79,7 @@ class _Server:
             ["pulseaudio", "-n", "--daemonize=no", "--exit-idle-time=-1", "--use-pid-file=no", "--high-priority=no",
              "-L", f"module-native-protocol-unix auth-anonymous=1 socket={self.address.removeprefix('unix:')}"],
             env=self._environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+            preexec_fn=_die_with_parent,
         )  # fmt: skip
         deadline = time.monotonic() + PATIENCE_S
         while subprocess.run(["pactl", "info"], env=self._environ, capture_output=True).returncode:

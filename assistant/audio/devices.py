@@ -1,17 +1,37 @@
-"""The speaker, through PortAudio. The only module that imports sounddevice, and only when a device is asked for."""
+"""Microphones and speakers, through PortAudio: what there is, how it is opened; the speaker of a single answer.
+
+Imports `closing, errors, front_messages, stream_choice`. The only module that imports sounddevice, and only when a
+device is asked for. Watches nothing: streams that live on while devices come and go are in `streams`.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import queue
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
+from assistant.audio.front_messages import DeviceKind
+from assistant.audio.stream_choice import NOUN, Format, SoundDevice, choose
 from assistant.closing import Closing
-from assistant.errors import ConfigError, DeviceError
+from assistant.errors import DeviceError
 
 _BLOCK_S = 0.1
 """What is handed to the device at once: how long an interruption can take to be heard."""
+
+
+class RawStream(Protocol):
+    """What of sounddevice's streams is used."""
+
+    @property
+    def active(self) -> bool: ...
+    @property
+    def latency(self) -> float: ...
+    def start(self) -> None: ...
+    def abort(self) -> None: ...
+    def close(self) -> None: ...
 
 
 def _sounddevice() -> Any:
@@ -25,26 +45,115 @@ def _sounddevice() -> Any:
     return sounddevice
 
 
-def output_device(pattern: str = "") -> str:
-    """The name of the speaker that would be used. Raises `DeviceError` when there is none.
+# --- PortAudio ------------------------------------------------------------------------------------------------------
+class PortAudio:
+    """The library itself, which there is once per process. Everything here may take long, and is for one thread."""
 
-    `pattern`: a regular expression that the name must match; empty = the system's default.
-    """
-    import re
+    def devices(self) -> tuple[SoundDevice, ...]:
+        """As they were when the library was initialised. Raises `DeviceError` where there is no PortAudio."""
+        sounddevice = _sounddevice()
+        apis = [str(one["name"]) for one in sounddevice.query_hostapis()]
+        default_input, default_output = self._default(sounddevice, "input"), self._default(sounddevice, "output")
+        return tuple(
+            SoundDevice(
+                index=number,
+                name=str(one["name"]),
+                host_api=apis[one["hostapi"]],
+                inputs=int(one["max_input_channels"]),
+                outputs=int(one["max_output_channels"]),
+                default_rate=round(one["default_samplerate"]),
+                default_input=number == default_input,
+                default_output=number == default_output,
+            )
+            for number, one in enumerate(sounddevice.query_devices())
+        )
 
-    sounddevice = _sounddevice()
+    def _default(self, sounddevice: Any, kind: DeviceKind) -> int | None:
+        try:
+            return int(sounddevice.query_devices(kind=kind)["index"])
+        except (sounddevice.PortAudioError, ValueError):
+            return None
+
+    def takes(self, kind: DeviceKind, device: SoundDevice, format: Format) -> bool:
+        """Whether it really opens like this; tried with the device itself."""
+        sounddevice = _sounddevice()
+        check = sounddevice.check_input_settings if kind == "input" else sounddevice.check_output_settings
+        try:
+            check(device=device.index, channels=format.channels, samplerate=format.rate, dtype="int16")
+        except (sounddevice.PortAudioError, ValueError):
+            return False
+        return True
+
+    def open(
+        self,
+        kind: DeviceKind,
+        device: SoundDevice,
+        format: Format,
+        callback: Callable[[Any, int, Any, Any], None],
+        finished: Callable[[], None],
+        *,
+        block_s: float,
+        latency_s: float,
+    ) -> RawStream:
+        """A started stream. `callback` gets (buffer of s16le, frames, times, flags) in a thread of PortAudio's.
+
+        `finished` is called when the stream has ended, for whatever reason. Raises `DeviceError`.
+        """
+        sounddevice = _sounddevice()
+        opened = sounddevice.RawInputStream if kind == "input" else sounddevice.RawOutputStream
+        stream: RawStream | None = None
+        try:
+            stream = opened(
+                device=device.index, samplerate=format.rate, channels=format.channels, dtype="int16",
+                blocksize=round(block_s * format.rate), latency=latency_s, callback=callback,
+                finished_callback=finished,
+            )  # fmt: skip
+            stream.start()
+        except (sounddevice.PortAudioError, ValueError) as error:
+            if stream is not None:
+                self.close(stream)
+            raise DeviceError(f"{NOUN[kind]} {device.name!r} cannot be opened: {error}") from None
+        return stream
+
+    def close(self, stream: RawStream) -> None:
+        """Without waiting for what is still to be played. A device that has gone has nothing more to say."""
+        error = _sounddevice().PortAudioError
+        with contextlib.suppress(error):
+            stream.abort()
+        with contextlib.suppress(error):
+            stream.close()
+
+    def refresh(self) -> None:
+        """Looks for devices anew; every stream must have been closed. Raises `DeviceError`."""
+        sounddevice = _sounddevice()
+        try:
+            with contextlib.suppress(sounddevice.PortAudioError):  # it was not initialised: the last time failed
+                sounddevice._terminate()
+            sounddevice._initialize()
+        except sounddevice.PortAudioError as error:
+            raise DeviceError(f"PortAudio finds no sound system: {error}") from None
+
+
+@contextlib.contextmanager
+def hushed() -> Iterator[None]:
+    """PortAudio and ALSA write pages to the process's stderr while they try a device; not within this."""
+    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
-        if not pattern:
-            return str(sounddevice.query_devices(kind="output")["name"])
-        names = [str(one["name"]) for one in sounddevice.query_devices() if one["max_output_channels"] > 0]
-        matching = [name for name in names if re.search(pattern, name, re.IGNORECASE)]
-    except (sounddevice.PortAudioError, ValueError):
-        raise DeviceError("no speaker was found; use --out FILE.wav or --no-speech") from None
-    except re.error as error:
-        raise ConfigError(f"audio.output = {pattern!r} is no regular expression: {error}") from None
-    if not matching:
-        raise DeviceError(f"no speaker matches audio.output = {pattern!r}; there are: {', '.join(names) or 'none'}")
-    return matching[0]
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(nowhere)
+
+
+# --- the speaker of a single answer ---------------------------------------------------------------------------------
+def output_device(pattern: str = "") -> str:
+    """The name of the speaker that would be used. Raises `DeviceError` when there is none, `ConfigError`.
+
+    `pattern`: see `choose`.
+    """
+    return choose(PortAudio().devices(), "output", pattern).name
 
 
 class Speaker(Closing):
@@ -118,6 +227,10 @@ class Speaker(Closing):
 
 def _open_stream(device: str, sample_rate: int) -> Any:
     sounddevice = _sounddevice()
-    stream = sounddevice.RawOutputStream(samplerate=sample_rate, channels=1, dtype="int16", device=device)
+    stream = sounddevice.RawOutputStream(samplerate=sample_rate, channels=1, dtype="int16", device=_index(device))
     stream.start()
     return stream
+
+
+def _index(name: str) -> int:
+    return choose(PortAudio().devices(), "output", name).index
