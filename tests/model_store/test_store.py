@@ -98,5 +98,9 @@ def test_the_list_tells_every_state(here: World) -> None:
     here.fetcher().convert_file(here.top / "mine.gguf", "mine")
     here.fetcher().fetch("tokens")
     (here.models / "tokens/deep/tokens.txt").unlink()
-    states = {row["name"]: row["state"] for row in rows(here.store())}
-    assert states == {"voice": "ready", "llm": "missing", "vosk-en": "missing", "tokens": "damaged", "mine": "ready"}
+    found = rows(here.store())
+    assert {row["name"]: row["state"] for row in found} == {
+        "voice": "ready", "llm": "missing", "vosk-en": "missing", "tokens": "damaged", "wake-halt": "missing",
+        "mine": "ready",
+    }  # fmt: skip
+    assert [row["stage"] for row in found if row["kind"] == "wake"] == ["wake"]
