@@ -34,6 +34,8 @@ TRIAL_S = 5
 """Deadline of the trial in a child process; it takes milliseconds."""
 
 _PACKAGE = Path(pymicro_wakeword.__file__).parent
+_tried: set[tuple[Path, int, int]] = set()
+"""Models that did no harm in a child process; of the whole process, so that it does not fork while sound is playing."""
 _INT8, _UINT8 = 9, 3
 """Of the library's `TfLiteType`."""
 
@@ -46,7 +48,6 @@ class MicroWake:
         self._described = described((*models_dirs, _PACKAGE / "models"))
         self.names = tuple(self._described)
         self._lib = _library()
-        self._tried: set[Path] = set()
 
     def phrase(self, word: str) -> str:
         """Raises `ModelError`."""
@@ -59,9 +60,11 @@ class MicroWake:
         """Raises `ModelDamaged` or `ModelUnsupported` that name the file."""
         description = self._described[word]
         model = read_model(description)
-        if description.parent != _PACKAGE / "models" and model.path not in self._tried:
+        stat = model.path.stat()
+        content = (model.path, stat.st_mtime_ns, stat.st_size)
+        if description.parent != _PACKAGE / "models" and content not in _tried:
             try_apart(self._lib, model)
-            self._tried.add(model.path)
+            _tried.add(content)
         return MicroDetector(self._lib, model, model.cutoff if threshold is None else threshold)
 
 
