@@ -12,7 +12,7 @@ import pytest
 
 from assistant.messages import AsrRequest, Progress, Transcript
 from assistant.model_store.store import ModelInfo
-from assistant.stages.asr_vosk import PARTIAL_CONFIDENCE, Heard, VoskAsr
+from assistant.stages.asr_vosk import PARTIAL_CONFIDENCE, TAIL_S, Heard, VoskAsr, blocks_of
 from tests.speech_corpus import clip_pcm
 from tests.stages.asr_engines import CASES, loaded_in_child
 
@@ -77,6 +77,35 @@ def test_speech_on_both_sides_of_a_pause_is_one_text(engine: VoskAsr, speech: Pa
     *_, last = engine.run(AsrRequest(pcm=word + bytes(3 * 32_000) + word))
     assert isinstance(last, Transcript)
     assert last.text.split().count("컴퓨터") == 2
+
+
+@pytest.mark.engine
+def test_sound_in_small_pieces_is_heard_like_a_whole_recording(engine: VoskAsr, speech: Path) -> None:
+    pcm = clip_pcm(speech, CASE.clip)
+    pieces = [pcm[at : at + 3071] for at in range(0, len(pcm), 3071)]  # not even whole samples
+    begun = pieces[:20]
+    chunks = iter(pieces[20:])
+    outputs = list(engine.stream(AsrRequest(pcm=b"".join(begun), live=True), chunks))
+    texts = [out for out in outputs if isinstance(out, Transcript)]
+    assert texts[0].text == "컴퓨터"
+    assert texts[-1].final
+    assert texts[-1].text.startswith("컴퓨터 빅스비")
+    assert any(out.segment_end for out in texts)
+    assert not any(out.final or not out.text for out in texts[:-1])
+
+
+def test_blocks_lose_nothing_and_wait_for_nothing() -> None:
+    def chunks() -> Iterator[bytes]:
+        yield bytes(range(256)) * 40
+        given.append("first")
+        yield b"\1" * 1001
+        given.append("second")
+
+    given: list[str] = []
+    blocks = blocks_of(chunks())
+    assert next(blocks) == (bytes(range(256)) * 40)[:6400]
+    assert given == []  # the next chunk was not asked for yet
+    assert len(b"".join(blocks)) == 10_240 + 1000 - 6400 + int(TAIL_S * 32_000)
 
 
 @pytest.mark.engine

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -134,6 +136,25 @@ def test_a_cancel_while_it_waits_for_sound_ends_it_at_once_and_it_serves_on() ->
             with pytest.raises(asyncio.CancelledError):
                 await task
             assert time.monotonic() - started < 0.15
+            assert one.state is WorkerState.READY
+            assert (await said(one.run(LIVE, 5, Mouth("b").words())))[-1] == "b"
+
+    run(test)
+
+
+def test_a_cancel_while_more_was_sent_than_it_takes_cuts_no_frame_in_two() -> None:
+    async def test() -> None:
+        async with worker() as one:
+            mouth = Mouth("a", 0.1, *[100_000 * "!"] * 20, 60)
+            task = asyncio.create_task(said(one.run(LIVE, 5, mouth.words())))
+            await asyncio.sleep(0.08)
+            os.kill(one.pid, signal.SIGSTOP)
+            await asyncio.sleep(0.3)
+            task.cancel()
+            await asyncio.sleep(0.2)
+            os.kill(one.pid, signal.SIGCONT)
+            with pytest.raises(asyncio.CancelledError):
+                await task
             assert one.state is WorkerState.READY
             assert (await said(one.run(LIVE, 5, Mouth("b").words())))[-1] == "b"
 
