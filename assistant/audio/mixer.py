@@ -198,7 +198,7 @@ class Mixer:
             if hungry and run.track.seconds and (len(part) or not run.starving):
                 self.underruns += 1
             run.starving = hungry
-            if hungry:
+            if hungry or not (len(part) or run.over):
                 return
 
     def _add_cues(self, mono: Samples, rate: int) -> None:
@@ -207,7 +207,7 @@ class Mixer:
             part = self._cues[0].take(len(mono) - at, rate)
             mono[at : at + len(part)] += part
             at += len(part)
-            if self._cues[0].drained:
+            if self._cues[0].drained or not len(part):
                 self._cues.popleft()
 
     def _amplified(self, mono: Samples, rate: int) -> bytes:
