@@ -12,6 +12,7 @@ from assistant import (
     cli_ask,
     cli_bench,
     cli_config,
+    cli_devices,
     cli_memory,
     cli_models,
     cli_output,
@@ -45,6 +46,7 @@ for _verb in (
 ):
     app.command()(_verb)
 app.add_typer(cli_models.app, name="models")
+app.add_typer(cli_devices.app, name="devices")
 app.command("config")(cli_config.config)
 app.add_typer(cli_bench.app, name="bench")
 app.add_typer(cli_wake.app, name="wake")

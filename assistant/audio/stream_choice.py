@@ -19,7 +19,11 @@ FALLBACK_RATES = (44_100, 22_050, 8_000, 88_200, 192_000)
 """After a device's own default rate."""
 
 NOUN: dict[DeviceKind, str] = {"input": "microphone", "output": "speaker"}
-_OUTPUT_HELP = "; use --out FILE.wav or --no-speech"
+_HELP = {
+    "input": "; plug one in, or start the sound server",
+    "output": "; plug one in, start the sound server, or use --out FILE.wav or --no-speech",
+}
+"""Where there is none at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +84,7 @@ def choose(devices: Sequence[SoundDevice], kind: DeviceKind, pattern: str = "") 
         return found[0]
     names = ", ".join(dict.fromkeys(one.name for one in able)) or "none"
     wanted = f"no {noun} matches audio.{kind} = {pattern!r}" if pattern else f"no {noun} was found"
-    out = _OUTPUT_HELP if kind == "output" and not able else ""
-    raise DeviceError(f"{wanted}; there are: {names}{out}", code="audio-device-missing")
+    raise DeviceError(f"{wanted}; there are: {names}{'' if able else _HELP[kind]}", code="audio-device-missing")
 
 
 def opening_format(device: SoundDevice, kind: DeviceKind, takes: Callable[[Format], bool]) -> Format:

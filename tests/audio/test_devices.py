@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,8 @@ import pytest
 
 from assistant.audio.devices import Speaker
 from assistant.errors import DeviceError, ExitCode
+from tests.audio.streaming import pitch, samples
+from tests.sound import RATE, SoundSystem
 
 
 class Stream:
@@ -83,31 +83,6 @@ def test_a_device_that_does_not_open_is_a_typed_error() -> None:
 
 
 # --- a real sound system --------------------------------------------------------------------------------------------
-@pytest.fixture
-def sound(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The environment of a PulseAudio of our own whose speaker nobody hears but its monitor."""
-    if not shutil.which("pulseaudio") or not shutil.which("parec"):
-        pytest.skip("PulseAudio is not installed (Debian: pulseaudio pulseaudio-utils libasound2-plugins)")
-    runtime = tmp_path / "run"
-    runtime.mkdir(mode=0o700)
-    environ = {**os.environ, "XDG_RUNTIME_DIR": str(runtime), "HOME": str(tmp_path), "PULSE_RUNTIME_PATH": ""}
-    environ = {name: value for name, value in environ.items() if value}
-    server = subprocess.Popen(
-        ["pulseaudio", "-n", "--daemonize=no", "--exit-idle-time=-1", "-L", "module-native-protocol-unix",
-         "-L", "module-null-sink sink_name=speaker rate=22050 channels=1"],
-        env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        deadline = time.monotonic() + 5
-        while subprocess.run(["pactl", "info"], env=environ, capture_output=True).returncode:
-            assert time.monotonic() < deadline, "PulseAudio did not start"
-            time.sleep(0.05)
-        yield environ
-    finally:
-        server.terminate()
-        server.wait()
-
-
 PLAY = """
 import numpy as np
 from assistant.audio.devices import Speaker, output_device
@@ -117,25 +92,16 @@ with Speaker(output_device()) as speaker:
 """
 
 
-def test_a_real_sound_system_plays_what_is_written(sound: dict[str, str], tmp_path: Path) -> None:
-    with (tmp_path / "heard.raw").open("wb") as file:
-        recorder = subprocess.Popen(
-            ["parec", "-d", "speaker.monitor", "--format=s16le", "--rate=22050", "--channels=1", "--latency-msec=20"],
-            env=sound, stdout=file,
-        )  # fmt: skip
+def test_a_real_sound_system_plays_what_is_written(tmp_path: Path) -> None:
+    with SoundSystem(tmp_path) as sound, sound.recording() as spoken:
+        played = subprocess.run([sys.executable, "-c", PLAY], env=sound.environ, capture_output=True, text=True)
         time.sleep(0.3)
-        played = subprocess.run([sys.executable, "-c", PLAY], env=sound, capture_output=True, text=True)
-        time.sleep(0.3)
-        recorder.terminate()
-        recorder.wait()
     if "no sound system" in played.stderr:
         pytest.skip("PortAudio is not installed (Debian: libportaudio2)")
     assert played.returncode == 0, played.stderr
-    heard = np.frombuffer((tmp_path / "heard.raw").read_bytes(), "<i2").astype(float)
-    loud = np.abs(heard) > 500
-    assert 0.8 < loud.sum() / 22050 / (2 / 3 + 0.28) < 1.2  # a sine is above a sixteenth of its peak nearly always
-    spectrum = np.abs(np.fft.rfft(heard))
-    assert abs(np.fft.rfftfreq(len(heard), 1 / 22050)[spectrum.argmax()] - 440) < 5
+    loud = np.abs(samples(spoken.pcm)) > 500
+    assert 0.8 < loud.sum() / RATE / (2 / 3 + 0.28) < 1.2  # a sine is above a sixteenth of its peak nearly always
+    assert abs(pitch(spoken.pcm) - 440) < 5
 
 
 def test_a_machine_without_a_sound_system_says_so_in_one_line(tmp_path: Path) -> None:
