@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import subprocess
 import threading
 import time
@@ -138,9 +139,14 @@ def test_trouble_is_said_once_and_ends_when_it_ends(tmp_path: Path, caplog: pyte
     assert str(folder) in caplog.text
     folder.unlink()
     recordings.keep(report(), SECOND)
-    recordings.close()
+    until(lambda: recordings.idle)
     assert len(names(folder)) == 2
     assert len(caplog.records) == 1
+    shutil.rmtree(folder)
+    folder.write_text("again")
+    recordings.keep(report(), SECOND)
+    recordings.close()
+    assert len(caplog.records) == 2
 
 
 @pytest.fixture

@@ -165,7 +165,7 @@ def heard(engine: WhisperAsr, pcm: bytes) -> list[str]:
 
 @pytest.mark.engine
 def test_a_command_over_the_awake_cue_reads_as_without_it(speech: Path, engine: WhisperAsr) -> None:
-    for file in COMMANDS:
+    for file in COMMANDS[:4]:
         clean = clip_pcm(speech, file)
         expected = heard(engine, clean)
         for decibels, delay_s in ((0, 0.0), (-12, 0.3), (6, 0.6)):
