@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from assistant.audio.front_messages import DeviceKind
-from assistant.audio.stream_choice import NOUN, Format, SoundDevice, choose
+from assistant.audio.stream_choice import NOUN, Format, SoundDevice, choose, opening_format
 from assistant.closing import Closing
 from assistant.errors import DeviceError
 
@@ -165,7 +165,7 @@ class Speaker(Closing):
 
     def __init__(self, device: str, opened: Callable[[str, int], Any] | None = None) -> None:
         self._device = device
-        self._open = opened or _open_stream
+        self._open = opened or open_speaker
         self._queue: queue.Queue[bytes | None] = queue.Queue()
         self._thread: threading.Thread | None = None
         self._stop_now = threading.Event()
@@ -225,12 +225,38 @@ class Speaker(Closing):
             stream.close()
 
 
-def _open_stream(device: str, sample_rate: int) -> Any:
-    sounddevice = _sounddevice()
-    stream = sounddevice.RawOutputStream(samplerate=sample_rate, channels=1, dtype="int16", device=_index(device))
+def open_speaker(device: str, sample_rate: int, portaudio: PortAudio | None = None) -> Any:
+    """A started stream that takes s16le mono at this rate with `write`, converted where the device takes none of it."""
+    portaudio = portaudio or PortAudio()
+    found, asked = choose(portaudio.devices(), "output", device), Format(sample_rate, 1)
+
+    def takes(format: Format) -> bool:
+        return portaudio.takes("output", found, format)
+
+    format = asked if takes(asked) else opening_format(found, "output", takes)
+    stream = _sounddevice().RawOutputStream(
+        samplerate=format.rate, channels=format.channels, dtype="int16", device=found.index
+    )
     stream.start()
-    return stream
+    return stream if format == asked else _Converting(stream, sample_rate, format)
 
 
-def _index(name: str) -> int:
-    return choose(PortAudio().devices(), "output", name).index
+class _Converting:
+    """A stream of another rate or channel count than what is written."""
+
+    def __init__(self, stream: Any, sample_rate: int, format: Format) -> None:
+        import soxr
+
+        self._stream, self._channels = stream, format.channels
+        self._resample = soxr.ResampleStream(sample_rate, format.rate, 1, dtype="int16")
+        self.abort, self.close = stream.abort, stream.close
+
+    def write(self, pcm: bytes, last: bool = False) -> None:
+        import numpy as np
+
+        mono = self._resample.resample_chunk(np.frombuffer(pcm, "<i2"), last=last)
+        self._stream.write(np.repeat(mono, self._channels).tobytes())
+
+    def stop(self) -> None:
+        self.write(b"", last=True)
+        self._stream.stop()
