@@ -77,7 +77,7 @@ def test_a_sound_server_that_is_killed_and_started_again(sound: SoundSystem, tmp
         sound.kill()
         killed = time.monotonic()
         for kind in ("first", "second"):
-            assert child.told("device", state="lost")["at"] - killed < 1.0, kind
+            assert child.told("device", state="lost")["at"] - killed < 0.6, kind
         time.sleep(1.2)
         sound.restart()
         restarted = time.monotonic()
