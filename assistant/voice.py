@@ -7,6 +7,7 @@ through it comes back to idle. Knows the pipeline as a function and opens no dev
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 import uuid
@@ -232,7 +233,7 @@ class Voice:
             if before is not None:  # what was heard of its answer belongs into the conversation first
                 await asyncio.wait([before])
             answer = await self._answer(query)
-            self._ended(answer)
+            await self._ended(answer, self._sinks[query.id])
             return answer
         except asyncio.CancelledError:
             log.info("interrupted", extra={"fields": {"query": query.id}})
@@ -242,7 +243,7 @@ class Voice:
             self._cues.now("error")
             return None
         finally:
-            del self._sinks[query.id]
+            self._sinks.pop(query.id).silence()  # what did not end would hold up the next one
             if (utterance := self._sounds.pop(query.id, None)) is not None:
                 self._sessions.close(utterance.session)
             if self._query_id == query.id:
@@ -254,10 +255,13 @@ class Voice:
             if not self._query_id:
                 await self._ducker.unduck()
 
-    def _ended(self, answer: Answer) -> None:
+    async def _ended(self, answer: Answer, sink: SpeakerSink) -> None:
         self._cues.forget()
         if answer.error is None:
             return
+        if not isinstance(answer.error, DeviceError):  # the part of an answer that there is shall be heard
+            with contextlib.suppress(DeviceError):
+                await sink.finished()
         if isinstance(answer.error, NoSpeech):
             self._report.unheard += 1
             self._cues.now("done")

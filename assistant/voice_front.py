@@ -55,6 +55,13 @@ _MOST_UNSENT = 16 * 2**20
 """Bytes: six minutes of speech. More than that is nobody's answer."""
 
 
+def _level_of(text: str) -> int:
+    """It prints nobody's words; but the libraries under it print pages when a device is missing."""
+    if "Traceback" in text:
+        return logging.ERROR
+    return logging.INFO if text.startswith("assistant.") else logging.DEBUG
+
+
 class Front:
     """`start`, any number of `send`s, `close`. `tell` is given each packet, in the loop's thread."""
 
@@ -124,7 +131,7 @@ class Front:
             os.close(log_write)
         ours.setblocking(False)
         self._sock, self.pid = ours, forked.pid
-        log_pipe = LogPipe(log_read, f"audio[{forked.pid}]", logging.INFO)  # it prints no words
+        log_pipe = LogPipe(log_read, f"audio[{forked.pid}]", _level_of)
         try:
             async with asyncio.timeout(READY_S):
                 self._unsent = deque([encode(Begin(settings=self.settings))])

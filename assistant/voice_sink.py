@@ -54,8 +54,8 @@ class SpeakerSink:
         self._moved.set()
 
     def silence(self) -> None:
-        """At once; nothing of this query sounds from here on."""
-        if not self._silenced:
+        """At once; nothing of this query sounds from here on. Does nothing when all of it was heard."""
+        if not self._silenced and not self._ended:
             self._silenced = True
             self._send(Silence(run=self.run))
             self._moved.set()

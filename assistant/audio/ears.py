@@ -90,6 +90,10 @@ class Ears(Closing):
     def words(self) -> tuple[str, ...]:
         return tuple(word for word in self._words.words if word not in self.stop_words)
 
+    @property
+    def in_session(self) -> bool:
+        return self._session is not None
+
     def hear(self, block: bytes, now_s: float) -> list[FromFront]:
         """The next `BLOCK_BYTES`, heard until `now_s` of any steady clock. What the daemon is to be told, in order."""
         if self._muted:

@@ -58,6 +58,8 @@ PROGRESS_S = 0.1
 """Between two words of how much was heard."""
 BLOCK = 1024
 """Bytes: 32 ms, the window of the voice activity detector."""
+_SINK_S = 0.02
+"""That a sound server takes beyond the latency that it was asked for; measured with PulseAudio."""
 _MOST_UNSENT = 4 * 2**20
 """Bytes of packets that the daemon has not taken: it stands still, and will start another process of this kind."""
 _PR_SET_NAME = 15
@@ -111,7 +113,7 @@ class Front:
         self._ears = Ears(settings, explained=self._own.explains, notch=Notch())
         self._rest = b""
         self._speaker = OutputStream(settings.output, fill=self._mixer.fill, tell=self._tell)
-        self._mixer.latency_s = self._speaker.latency_s
+        self._mixer.latency_s = self._speaker.latency_s + _SINK_S
         self._microphone = InputStream(settings.input, ready=self._wake, tell=self._tell)
         self._muted = settings.muted
         self._ended = False
@@ -130,6 +132,7 @@ class Front:
     def serve(self) -> None:
         self._microphone.mute(self._muted)
         self._microphone.start()
+        self._speaker.start()  # a missing one is told before somebody waits for its answer
         self._sock.setblocking(False)
         poll = select.poll()
         poll.register(self._woken, select.POLLIN)
@@ -214,6 +217,7 @@ class Front:
                     # before the daemon hears of it: every millisecond of our voice is one too many
                     self._mixer.silence_all()
                 self._send(packet)
+        self._microphone.heeded = self._ears.in_session
 
     def _progress(self) -> None:
         for run, seconds, ended in self._mixer.progress():

@@ -111,8 +111,10 @@ class Supervisor:
     def _may_refresh(self, members: list[Supervised], wanting: list[Supervised], now: float) -> bool:
         others = [member for member in members if member.is_open and member not in wanting]
         if not others:
-            self._patience = Backoff(FIRST_REFRESH_S, LAST_REFRESH_S)
+            self._patience, self._refresh_at = Backoff(FIRST_REFRESH_S, LAST_REFRESH_S), 0.0
             return True
+        if not self._refresh_at:  # most devices come back without it, and it costs the other one a tenth of a second
+            self._refresh_at = now + self._patience.failed()
         if now < self._refresh_at or any(member.indispensable for member in others):
             return False
         self._refresh_at = now + self._patience.failed()

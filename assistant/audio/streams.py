@@ -49,6 +49,8 @@ class InputStream(Stream):
         self._device_lost = 0
         self.captured_s = 0.0
         """Of sound that the device gave since the start."""
+        self.heeded = False
+        """Set by the owner: somebody speaks who is listened to, and a refresh for the speaker's sake can wait."""
 
     def start(self) -> None:
         self._started = True
@@ -74,6 +76,10 @@ class InputStream(Stream):
                 self._intake = opening, Intake(format)
             out.append(self._intake[1](pcm))
         return b"" if self._muted else b"".join(out)
+
+    @property
+    def indispensable(self) -> bool:
+        return self.heeded
 
     def _wanted(self, now: float) -> bool:
         return self._started and not self._muted

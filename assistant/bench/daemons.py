@@ -101,6 +101,11 @@ class OwnDaemon:
         return paths.daemon_owner(self._folder / "assistant")
 
     @property
+    def folder(self) -> Path:
+        """Of its sockets."""
+        return self._folder / "assistant"
+
+    @property
     def pid(self) -> int:
         return self.process.pid
 

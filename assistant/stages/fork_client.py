@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from assistant.errors import StageError, StageStartTimeout
@@ -164,9 +165,10 @@ class ForkServer:
 class LogPipe:
     """What a process prints goes to the log; that of a worker at debug level only: engines print what users say."""
 
-    def __init__(self, fd: int, who: str, level: int = logging.DEBUG) -> None:
+    def __init__(self, fd: int, who: str, level_of: Callable[[str], int] = lambda text: logging.DEBUG) -> None:
+        """`level_of`: by what was printed at once."""
         os.set_blocking(fd, False)
-        self._fd, self._who, self._level = fd, who, level
+        self._fd, self._who, self._level_of = fd, who, level_of
         asyncio.get_running_loop().add_reader(fd, self._read)
 
     def _read(self) -> None:
@@ -174,8 +176,10 @@ class LogPipe:
             data = os.read(self._fd, 1 << 16)
         except BlockingIOError:
             return
-        for line in data.decode("utf-8", "replace").splitlines():
-            log.log(self._level, "%s %s", self._who, line)
+        text = data.decode("utf-8", "replace")
+        level = self._level_of(text)
+        for line in text.splitlines():
+            log.log(level, "%s %s", self._who, line)
         if not data:
             self.close()
 

@@ -59,6 +59,16 @@ class Living:
             time.sleep(0.05)
         return [json.loads(path.read_text()) for path in found]
 
+    # --- what it hears ----------------------------------------------------------------------------------------------
+    @contextlib.contextmanager
+    def speaking(self, pcm: bytes) -> Iterator[None]:
+        """Somebody speaks while the block runs, and no longer."""
+        playing = self.sound.start(pcm)
+        try:
+            yield
+        finally:
+            playing.stop()
+
     # --- what it says -----------------------------------------------------------------------------------------------
     @contextlib.contextmanager
     def heard(self) -> Iterator[Callable[[], str]]:
@@ -110,11 +120,13 @@ def room(seconds: float, level: float = 12.0) -> bytes:
     return noise.astype(np.int16).tobytes()
 
 
-def mixed(loud: bytes, other: bytes, gain: float) -> bytes:
-    """`other`, repeated and `gain` times as strong, under `loud`."""
-    first, second = samples(loud), samples(other)
+def mixed(speech: bytes, noise: bytes, snr_db: float) -> bytes:
+    """`noise`, repeated, under `speech`: so many dB weaker than the loud half of it."""
+    first, second = samples(speech), samples(noise)
     second = np.resize(second, len(first))
-    return np.clip(first + second * gain, -32768, 32767).astype(np.int16).tobytes()
+    levels = np.sort(loudness(speech))[len(first) // 320 :]
+    gain = np.sqrt((levels**2).mean()) / np.sqrt((second**2).mean()) / 10 ** (snr_db / 20)
+    return bytes(np.clip(first + second * gain, -32768, 32767).astype(np.int16).tobytes())
 
 
 # --- what is heard of it --------------------------------------------------------------------------------------------
