@@ -90,9 +90,10 @@ def _cpu_s(pid: int) -> float:
 
 
 def _name(pid: int) -> str:
-    name = Path(f"/proc/{pid}/comm").read_text().strip()
+    command = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    comm = Path(f"/proc/{pid}/comm").read_text().strip()
     return (
-        name if name.startswith("assistant") else Path(f"/proc/{pid}/cmdline").read_text().split("\0")[-4:][0] or name
+        comm if comm.startswith("assistant") else next((one for one in command if one.startswith("assistant.")), comm)
     )
 
 
