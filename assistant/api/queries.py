@@ -27,7 +27,7 @@ _REMEMBERED = 8
 _FIRST_GUESS_S = 2.0
 _LEAST_RETRY_S = 0.1
 
-_OF_THE_DAEMON = ("stage-load-", "memory-", "throttled")
+_OF_THE_DAEMON = ("stage-load-", "memory-", "throttled", "state", "audio-device-", "wake_word-", "muted", "volume")
 """How the events begin that belong to no query."""
 
 Tell = Callable[[wire.Reply, bytes], None]

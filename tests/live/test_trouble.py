@@ -3,6 +3,8 @@ microphone."""
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import threading
 import time
 from pathlib import Path
@@ -125,3 +127,18 @@ def test_nobody_is_heard_while_it_is_muted(tmp_path: Path) -> None:
         one.sound.play(room(0.3) + spoken(QUESTION[1]) + room(1))
         one.until_state("idle")
         assert one.reports(1)[-1]["outcome"] == "handled"
+
+
+def test_it_ends_in_time_in_the_middle_of_an_answer_and_of_a_hang(tmp_path: Path) -> None:
+    for frozen in (False, True):
+        folder = tmp_path / str(frozen)
+        folder.mkdir()
+        with living(folder) as one:
+            one.sound.play(room(1) + recording(QUESTION[0]) + room(0.3))
+            one.until_state("listening")
+            with one.sound.frozen() if frozen else contextlib.nullcontext():
+                began = time.monotonic()
+                one.daemon.process.send_signal(signal.SIGTERM)
+                assert one.daemon.process.wait(5) == 0
+                assert time.monotonic() - began < 2
+            assert "Traceback" not in one.daemon.log
