@@ -35,6 +35,7 @@ class Place(Closing):
         self.runtime = self.folder / "assistant"
         self.environ = {
             **{name: value for name, value in os.environ.items() if not name.startswith("ASSISTANT_")},
+            "ASSISTANT_AUDIO_ENABLED": "false",
             "XDG_RUNTIME_DIR": str(self.folder),
             "XDG_STATE_HOME": str(self.folder / "state"),
             "XDG_CONFIG_HOME": str(self.folder / "config"),
