@@ -197,7 +197,7 @@ def test_a_microphone_that_works_is_interrupted_ever_more_rarely() -> None:
         now[0], listening = moment, Part(is_open=True)
         stepped(supervisor, listening, Part(wanting=True))
         counts.append((portaudio.refreshes, listening.paused))
-    assert counts == [(1, 1), (1, 0), (2, 1), (2, 0), (3, 1)]
+    assert counts == [(0, 0), (0, 0), (1, 1), (1, 0), (2, 1)]
 
 
 def test_the_supervisor_rests_when_nobody_is_left_and_starts_again() -> None:
