@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from assistant.api import sockets
+from assistant.api.backend import Voice
 from assistant.api.queries import QueryEvents
-from assistant.api.server import Server, Voice
+from assistant.api.server import Server
 from assistant.errors import BusyNow, Cancelled, NeverFits, UsageError
 from assistant.messages import ErrorReport, IntentReport, MemoryReport, Outcome, QueryReport, Stage, Timings
 from assistant.messages_status import (

@@ -1,0 +1,63 @@
+"""`ask`: from a message to a query in the line, and its replies in order to whoever asked. Imports `queries`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from assistant.api import framing, wire
+from assistant.api.endpoint import Peer, PeerGone
+from assistant.api.queries import Job, Queries
+from assistant.api.replies import Replies
+from assistant.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+
+class Asking:
+    def __init__(self, queries: Queries, replies: Replies) -> None:
+        self._queries, self._replies = queries, replies
+        self.deliveries: set[asyncio.Task[None]] = set()
+        """Replies on their way."""
+
+    def ask(self, peer: Peer, message: framing.Received) -> None:
+        """Raises `UsageError`, `BusyNow`, `Cancelled`; what comes later is told as replies."""
+        ask: wire.Ask = message.data
+        if (ask.text is None) != bool(message.pcm):
+            raise UsageError("`ask` takes a `text` or PCM frames behind the header, and not both", code="bad-message")
+        if len(message.pcm) % 2:
+            raise UsageError("the PCM frames hold half a sample; s16le mono at 16 kHz is expected", code="bad-message")
+        outbox: asyncio.Queue[list[bytes]] = asyncio.Queue()
+
+        def tell(reply: wire.Reply, pcm: bytes) -> None:
+            outbox.put_nowait(framing.encode(reply, parent=message.id, pcm=pcm))
+
+        job = Job(ask, message.pcm, tell)
+        self._queries.submit(job)
+
+        def abandoned(_: object) -> None:
+            self._abandoned(job)
+
+        # at once, not when there is something to tell: a load or a long recording may be silent for a while
+        peer.left.add_done_callback(abandoned)
+        task = asyncio.create_task(self._deliver(peer, outbox, job))
+        self.deliveries.add(task)
+        task.add_done_callback(self.deliveries.discard)
+        # a client may stay for years: nothing of its queries stays with it
+        task.add_done_callback(lambda _: peer.left.remove_done_callback(abandoned))
+
+    def _abandoned(self, job: Job) -> None:
+        if not job.ended:
+            log.info("the caller of query %s has gone", job.id)
+            self._queries.cancel(job.id)
+
+    async def _deliver(self, peer: Peer, outbox: asyncio.Queue[list[bytes]], job: Job) -> None:
+        """Sends what the query tells, in order, up to its last reply. A caller that has gone needs no answer."""
+        while True:
+            frames = await outbox.get()
+            try:
+                await self._replies.send(peer, frames)
+            except PeerGone:
+                return self._abandoned(job)
+            if job.ended and outbox.empty():
+                return
