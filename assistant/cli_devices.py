@@ -112,6 +112,8 @@ def try_out(
             emit(report)
         else:
             show("\n".join(_told(report)))
+        if report["advice"]:
+            raise typer.Exit(1)
 
 
 class Trial:

@@ -77,9 +77,9 @@ def lines(told: VoiceStatus) -> list[str]:
     words = ", ".join(told.words) or "nothing"
     muted = "muted; " if told.muted else ""
     return [
-        f"{muted}wakes at {words}; woken {told.wakes} times, interrupted {told.interruptions}, nothing understood"
-        f" {told.unheard}",
-        f"microphone {_device(told.input)}; speaker {_device(told.output)}; volume {told.volume_percent:g} %",
+        f"{muted}wakes at {words}; woken {told.wakes}, interrupted {told.interruptions}, not understood {told.unheard}",
+        f"microphone {_device(told.input)}",
+        f"speaker {_device(told.output)}; volume {told.volume_percent:g} %",
     ]
 
 

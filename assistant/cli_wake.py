@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assistant.cli_output import emit, reported, say, show
-from assistant.errors import ConfigError, UsageError
+from assistant.errors import UsageError
 
 if TYPE_CHECKING:
     from assistant.audio.wake import WakeWords
@@ -40,6 +40,9 @@ def try_recordings(
         list[str] | None, typer.Option("--threshold", metavar="WORD=X", help="0 to below 1; repeatable.")
     ] = None,
     json_mode: Annotated[bool, typer.Option("--json", help="Print JSON alone on stdout.")] = False,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable.")
+    ] = None,
 ) -> None:
     """Play recordings to the wake words: what is recognised, falsely recognised, and missed.
 
@@ -55,7 +58,7 @@ def try_recordings(
             kinds = ", ".join(wake_trial.SUFFIXES)
             raise UsageError(f"there are no sound files ({kinds}) in {folder}")
         manifest = wake_trial.expectations(folder)
-        with _listening(words, thresholds or []) as listener:
+        with _listening(sets or [], words, thresholds or []) as listener:
             clips = []
             for path in files:
                 file = path.relative_to(folder).as_posix()
@@ -69,33 +72,23 @@ def try_recordings(
                 _print(clips, found, rule, listener)
 
 
-def _listening(words: list[str] | None, thresholds: list[str]) -> WakeWords:
+def _listening(sets: list[str], words: list[str] | None, thresholds: list[str]) -> WakeWords:
     from assistant import config, paths
     from assistant.audio.wake import WakeWords, engine
+    from assistant.config_checks import thresholds_of
 
-    settings = config.load(()).wake
+    settings = config.load(sets).wake
     own = [settings.models_dir] if settings.models_dir else []
     source = engine(settings.engine, [*own, *sorted(paths.models_dir().glob("wake-*"))])
     wanted = words or list(settings.words)
     if not wanted:
         raise UsageError("there is no wake word to try: name one with --word")
     return WakeWords(
-        source, wanted, thresholds=_parsed((*settings.thresholds, *thresholds)), refractory_s=settings.refractory_s
+        source,
+        wanted,
+        thresholds=thresholds_of((*settings.thresholds, *thresholds)),
+        refractory_s=settings.refractory_s,
     )
-
-
-def _parsed(thresholds: tuple[str, ...]) -> dict[str, float]:
-    """ "hey_jarvis=0.9" -> {"hey_jarvis": 0.9}; the last one of a word decides."""
-    out: dict[str, float] = {}
-    for text in thresholds:
-        word, equals, value = text.partition("=")
-        try:
-            out[word.strip()] = float(value)
-        except ValueError:
-            equals = ""
-        if not equals:
-            raise ConfigError(f"{text!r} is no threshold; write it as WORD=0.9")
-    return out
 
 
 def _as_json(clips: list[Clip], found: Summary, rule: str, listener: WakeWords) -> dict[str, Any]:

@@ -94,6 +94,8 @@ def _parse(key: str, text: str, where: str) -> Any:
         if kind is bool:
             return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[text.lower()]
         if kind not in (int, float, str):
+            if text.lstrip().startswith("["):  # as in a file
+                return msgspec.convert(tomllib.loads(f"list = {text}")["list"], list[str])
             return [part.strip() for part in text.split(",") if part.strip()]
         return msgspec.convert(text, kind, strict=False)
     except (KeyError, ValueError, msgspec.ValidationError):  # ValueError: bytes that are no text

@@ -212,6 +212,16 @@ class Assistant:
             return self.voice.state
         return "processing" if self._running else "idle"
 
+    def missing(self) -> list[str]:
+        """What cannot be used of what is configured, and what to do: told before anybody asks in vain."""
+        found = []
+        for stage in STAGE_ORDER:
+            try:
+                self._stages(stage)
+            except ModelError as error:
+                found.append(error.message)
+        return found
+
     def _tell_needs(self) -> None:
         """What the whole chain would need decides the mode; a stage whose model is missing needs nothing yet."""
         needs = []

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import shutil
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 from assistant.audio.front_messages import CueSettings, EndpointSettings, FrontSettings, WakeSettings
 from assistant.config import Config
 from assistant.config_checks import SILENCES_S, thresholds_of
-from assistant.errors import ModelError
+from assistant.errors import ConfigError, ModelError
 from assistant.messages import Emit
 from assistant.model_store.store import ModelStore
 from assistant.query import Answer, Query
@@ -18,6 +20,8 @@ from assistant.stages.fork_client import ForkServer
 from assistant.voice import Voice
 from assistant.voice_duck import Ducker
 from assistant.voice_front import Front
+
+log = logging.getLogger(__name__)
 
 
 def voice_of(
@@ -42,6 +46,7 @@ def voice_of(
 
 def front_settings(config: Config, store: ModelStore) -> FrontSettings:
     audio, wake, cues, listen = config.audio, config.wake, config.cues, config.listen
+    _check(config)
     return FrontSettings(
         input=audio.input,
         output=audio.output,
@@ -65,6 +70,19 @@ def front_settings(config: Config, store: ModelStore) -> FrontSettings:
         ),
         pre_roll_s=listen.pre_roll_s,
     )
+
+
+def _check(config: Config) -> None:
+    """Raises `ConfigError` for what would be without effect, and warns of what may come yet."""
+    wake = config.wake
+    if wake.models_dir and not Path(wake.models_dir).is_dir():
+        raise ConfigError(f"wake.models_dir = {wake.models_dir!r} is no folder")
+    for word in thresholds_of(wake.thresholds):
+        if word not in (*wake.words, *wake.stop_words):
+            raise ConfigError(f"wake.thresholds names {word!r}, which is neither in wake.words nor in wake.stop_words")
+    for key, command in (("duck", config.audio.duck_command), ("unduck", config.audio.unduck_command)):
+        if command and not shutil.which(command[0]):
+            log.warning("audio.%s_command: there is no program %s", key, command[0])
 
 
 def _own(folder: str) -> tuple[str, ...]:

@@ -108,18 +108,18 @@ class Answer:
     """What the report's `error` says, as it was raised."""
 
 
-def checked_text(text: str) -> str:
+def checked_text(text: str, what: str = "question") -> str:
     """A typed question, stripped. Raises `BadText` for what is empty, too long or not text."""
     if len(text) > MAX_TEXT:
-        raise BadText(f"the question has {len(text)} characters; at most {MAX_TEXT} are taken", code="text-too-long")
+        raise BadText(f"the {what} has {len(text)} characters; at most {MAX_TEXT} are taken", code="text-too-long")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise BadText("the question is not valid Unicode text (UTF-8)", code="text-not-unicode") from None
+        raise BadText(f"the {what} is not valid Unicode text (UTF-8)", code="text-not-unicode") from None
     if "\0" in text:
-        raise BadText("the question contains a NUL character", code="text-has-nul")
+        raise BadText(f"the {what} contains a NUL character", code="text-has-nul")
     if not text.strip():
-        raise BadText("the question is empty", code="text-empty")
+        raise BadText(f"the {what} is empty", code="text-empty")
     return text.strip()
 
 

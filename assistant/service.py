@@ -64,6 +64,8 @@ async def _serve(config: Config) -> None:
             Server(assistant, events, folder, stop.set),
             Watchdog(notifier),
         ):
+            for what in assistant.missing():
+                say(f"warning: {what}")
             say(f"ready: {folder}")
             notifier.ready("ready")
             await stop.wait()

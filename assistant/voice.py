@@ -47,7 +47,6 @@ log = logging.getLogger(__name__)
 CONVERSATION = "voice"
 _AWAKE_AFTER_S = 0.45
 """Who goes on in one breath needs no sound that says "go on"."""
-_NO_QUERY = ""
 _BUSY_MS = 2000
 
 
@@ -68,13 +67,13 @@ class Voice:
         """`front` makes the handle of the audio process, given who takes its packets. `transcribe`: a short utterance,
         aside from everything else; "" where there is no room for it."""
         self._front = front(self._take)
-        self._answer, self._transcribe, self._emit = answer, transcribe, emit
-        self._ducker, self._recordings = ducker, recordings
-        self._thinking_after_s, self._clock = thinking_after_s, clock
+        self._answer, self._emit, self._ducker, self._recordings = answer, emit, ducker, recordings
+        self._thinking_after_s = thinking_after_s
         self._states = States(emit, clock, deadlines_s)
         self._sessions = Sessions(self._front.send)
         self._session = 0
-        self._query_id = _NO_QUERY
+        self._query_id = ""
+        """Of the one that runs."""
         self._task: asyncio.Task[Answer | None] | None = None
         """Of the query."""
         self._watch: asyncio.Task[None] | None = None
@@ -121,9 +120,12 @@ class Voice:
 
     async def say(self, text: str) -> Answer:
         """Speaks a text of somebody's. Raises `BusyNow` while it listens or speaks, `BadText`, `Cancelled`."""
-        if self._task is not None and not self._task.done():
+        if self._query_id:
             raise BusyNow("somebody is being listened to or answered", retry_after_ms=_BUSY_MS)
-        query = self._query(text=checked_text(text), verbatim=True)
+        text = checked_text(text, "text")
+        if self._report.speaker.state == "lost":
+            raise DeviceError(f"there is no speaker: {self._report.speaker.message}", code="audio-device-lost")
+        query = self._query(text=text, verbatim=True)
         self._states.enter("processing")
         task = self._task = asyncio.create_task(self._converse(query, None))
         try:
@@ -139,6 +141,7 @@ class Voice:
 
     def mute(self, on: bool) -> None:
         self._front.send(Mute(on=on))
+        self._report.muted(on)
         self._emit("muted", {"on": on})
 
     def volume(self, percent: float) -> None:
@@ -147,9 +150,8 @@ class Voice:
 
     def stop(self, query_id: str | None = None) -> tuple[str, ...]:
         """Silence, and the end of what runs. None: whatever it is. The ids of what ends."""
-        if self._task is None or self._task.done() or query_id not in (None, self._query_id):
+        if self._task is None or self._task.done() or query_id not in (None, ended := self._query_id):
             return ()
-        ended = self._query_id
         self._interrupt()
         self._states.enter("idle")
         return (ended,)
@@ -172,6 +174,7 @@ class Voice:
             self._stops.begin()
         elif name == "tts-start":
             self._states.enter("responding")
+            self._stops.begin()
         else:
             self._states.alive()
 
@@ -199,8 +202,7 @@ class Voice:
         self._begin(self._sessions.woken(packet))
 
     def _played(self, packet: Played) -> None:
-        sink = self._sinks.get(packet.run)
-        if sink is None:
+        if (sink := self._sinks.get(packet.run)) is None:
             return
         sink.played(packet)
         if packet.run == self._query_id:
@@ -247,7 +249,7 @@ class Voice:
             if (utterance := self._sounds.pop(query.id, None)) is not None:
                 self._sessions.close(utterance.session)
             if self._query_id == query.id:
-                self._query_id = _NO_QUERY
+                self._query_id = ""
                 self._cues.forget()
                 self._stops.end()
                 self._states.enter("idle")
@@ -285,8 +287,8 @@ class Voice:
         if task is None or task.done():
             return None
         self._report.interruptions += 1
-        if (sink := self._sinks.get(self._query_id)) is not None:
-            sink.silence()
+        if self._query_id in self._sinks:
+            self._sinks[self._query_id].silence()
         self._cues.forget()
         self._stops.end()
         task.cancel()

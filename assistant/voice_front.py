@@ -59,7 +59,8 @@ def _level_of(text: str) -> int:
     """It prints nobody's words; but the libraries under it print pages when a device is missing."""
     if "Traceback" in text:
         return logging.ERROR
-    return logging.INFO if text.startswith("assistant.") else logging.DEBUG
+    level, _, rest = text.partition(" ")
+    return logging.getLevelNamesMapping().get(level, logging.DEBUG) if rest.startswith("assistant.") else logging.DEBUG
 
 
 class Front:

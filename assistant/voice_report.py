@@ -23,6 +23,15 @@ class VoiceReport:
     def microphone(self) -> DeviceStatus:
         return self._devices["input"]
 
+    @property
+    def speaker(self) -> DeviceStatus:
+        return self._devices["output"]
+
+    def muted(self, on: bool) -> None:
+        """A closed microphone is closed before the device has said so."""
+        if on:
+            self._devices["input"] = DeviceStatus(state="off")
+
     def take(self, packet: Ready | Beat | Device) -> None:
         match packet:
             case Ready():

@@ -57,7 +57,8 @@ class SpeakerSink:
         """At once; nothing of this query sounds from here on. Does nothing when all of it was heard."""
         if not self._silenced and not self._ended:
             self._silenced = True
-            self._send(Silence(run=self.run))
+            if self._bytes:  # or it would silence a cue, and nothing else
+                self._send(Silence(run=self.run))
             self._moved.set()
 
     async def finished(self) -> None:

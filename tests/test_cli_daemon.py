@@ -208,7 +208,7 @@ def test_what_is_in_use_is_not_unloaded(place: Place) -> None:
 @pytest.mark.engine
 def test_status_for_people_and_programs(place: Place) -> None:
     told = place.json("status")
-    assert list(told) == ["version", "pid", "uptime_s", "state", "queries", "memory", "pressure", "stages"]
+    assert list(told) == ["version", "pid", "uptime_s", "state", "queries", "memory", "pressure", "stages", "voice"]
     text = place.run("status").stdout
     for word in ("idle", f"process {told['pid']}", "budget", "NAME"):
         assert word in text

@@ -78,7 +78,7 @@ def test_test_hears_its_own_tone(sound: SoundSystem) -> None:
 
 def test_a_muted_microphone_is_called_so(sound: SoundSystem) -> None:
     done = devices(sound, "test", "--seconds", "1.5", "--input", "^micro", "--output", "loudspeaker")
-    assert done.returncode == 0
+    assert done.returncode == 1, "not all is well"
     assert "microphone  microphone, 48000 Hz" in done.stdout
     assert "speaker     loudspeaker" in done.stdout
     assert "pure silence" in done.stdout

@@ -92,9 +92,9 @@ def test_folders_without_sound_are_wrong_usage(tmp_path: Path) -> None:
     ("args", "says"),
     [
         (["--word", "hey_jarvs"], "there are: hey_jarvis, "),
-        (["--threshold", "hey_jarvis"], "write it as WORD=0.9"),
-        (["--threshold", "hey_jarvis=high"], "write it as WORD=0.9"),
-        (["--threshold", "hey_jarvis=1.5"], "from 0 to below 1"),
+        (["--threshold", "hey_jarvis"], "is no word=number"),
+        (["--threshold", "hey_jarvis=high"], "is no word=number"),
+        (["--threshold", "hey_jarvis=1.5"], "is no word=number"),
     ],
 )
 def test_wrong_words_and_thresholds_are_wrong_usage(args: list[str], says: str, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ class QueryEvents:
 
     def __call__(self, name: str, data: dict[str, Any]) -> None:
         if "query_id" not in data and name.startswith(_OF_THE_DAEMON):
-            log.info("%s %s", name, data)
+            log.info(name, extra={"fields": data})
             for follower in list(self._followers.values()):
                 follower(name, data)
             return

@@ -67,7 +67,7 @@ _PR_SET_NAME = 15
 
 def main(sock: socket.socket) -> int:
     """Serves until the daemon says so or has gone; returns the exit status."""
-    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     # a session of its own: the workers' session yields to everybody, and sound must not
     os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_NAME, b"assistant-audio", 0, 0, 0)

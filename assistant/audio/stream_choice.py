@@ -82,9 +82,9 @@ def choose(devices: Sequence[SoundDevice], kind: DeviceKind, pattern: str = "") 
         found = [one for one in able if one.name == pattern] or [one for one in able if expression.search(one.name)]
     if found:
         return found[0]
-    names = ", ".join(dict.fromkeys(one.name for one in able)) or "none"
+    names = "; there are: " + ", ".join(dict.fromkeys(one.name for one in able)) if able else _HELP[kind]
     wanted = f"no {noun} matches audio.{kind} = {pattern!r}" if pattern else f"no {noun} was found"
-    raise DeviceError(f"{wanted}; there are: {names}{'' if able else _HELP[kind]}", code="audio-device-missing")
+    raise DeviceError(f"{wanted}{names}", code="audio-device-missing")
 
 
 def opening_format(device: SoundDevice, kind: DeviceKind, takes: Callable[[Format], bool]) -> Format:

@@ -193,7 +193,9 @@ def listening(settings: WakeSettings, source: WakeEngine | None = None) -> tuple
         if word in settings.words or word in stops:
             continue
         if problem := _unusable(chosen, word):
-            log.warning("The stop word %r is not listened for: %s. Get it with: %s", word, problem, _command(word))
+            # the usual one is heard without a model, too, only later
+            level = logging.INFO if word == "stop" else logging.WARNING
+            log.log(level, "The stop word %r is not listened for: %s. Get it with: %s", word, problem, _command(word))
             continue
         stops.append(word)
     words = WakeWords(

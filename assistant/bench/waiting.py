@@ -109,11 +109,17 @@ def table(found: Waiting) -> str:
     )
 
 
+def _seconds(text: str) -> float:
+    if not 0 < (seconds := float(text)) <= 86_400:
+        raise argparse.ArgumentTypeError("between 0 and a day")
+    return seconds
+
+
 def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="assistant bench waiting", description="What it costs to wait.")
-    parser.add_argument("--seconds", type=float, default=30)
-    parser.add_argument("--set", action="append", default=[], dest="sets", metavar="KEY=VALUE")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--seconds", type=_seconds, default=30, help="how long it is watched (30)")
+    parser.add_argument("--set", action="append", default=[], dest="sets", metavar="KEY=VALUE", help="a setting")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args(argv)
     with terminable():
         return judge(lambda: measure(args.seconds, args.sets), table, as_json=args.json)

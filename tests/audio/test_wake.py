@@ -153,7 +153,7 @@ def test_stop_words_are_told_apart_and_a_wake_word_is_none() -> None:
 def test_a_stop_word_without_model_is_left_out_and_the_log_says_how_to_get_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         words, stops = listening(WakeSettings(words=("hey_jarvis",), stop_words=("stop",)))
     assert words.words == ("hey_jarvis",)
     assert stops == ()
@@ -166,7 +166,7 @@ def test_a_damaged_stop_word_is_left_out_and_a_damaged_wake_word_is_an_error(
 ) -> None:
     (tmp_path / "stop.json").write_text("{")
     folders = (str(tmp_path),)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         _, stops = listening(WakeSettings(words=("hey_jarvis",), stop_words=("stop",), models_dirs=folders))
     assert stops == ()
     assert "does not describe a wake word" in caplog.messages[0]

@@ -59,9 +59,15 @@ def test_questions_are_answered_aloud_with_and_without_a_pause_after_the_wake_wo
         )
 
         # silence after the wake word
-        one.sound.play(room(1) + recording("wake_hey_jarvis_2.wav") + room(4))
-        one.until_woken(3)
-        status = one.until_state("idle")
+        with one.sound.recording() as sounds:
+            one.sound.play(room(1) + recording("wake_hey_jarvis_2.wav") + room(4))
+            one.until_woken(3)
+            status = one.until_state("idle")
+            time.sleep(0.5)
+        loud = loudness(sounds.pcm) > QUIET
+        begins = np.flatnonzero(loud[1:] & ~loud[:-1]) / 100
+        assert len(begins) > 1, "it said that it listens, and that it does not any more"
+        assert begins[-1] - begins[0] > 3, begins
         assert status.voice is not None
         assert status.voice.unheard == 1
         assert one.reports(3)[-1]["error"]["code"].startswith("stt-")
