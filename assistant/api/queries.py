@@ -16,7 +16,7 @@ from typing import Any
 from assistant.api import wire
 from assistant.errors import AssistantError, BusyNow, Cancelled, EngineFailed
 from assistant.messages import QueryReport
-from assistant.query import URGENCIES, Answer, Query, checked_conversation, checked_urgency
+from assistant.query import URGENCIES, Answer, LiveSpeech, Query, checked_conversation, checked_urgency
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +40,12 @@ class QueryEvents:
 
     def __init__(self) -> None:
         self._followers: dict[str, Callable[[str, dict[str, Any]], None]] = {}
+        self.listeners: list[Callable[[str, dict[str, Any]], None]] = []
+        """Told of every event, of whatever query; raise nothing."""
 
     def __call__(self, name: str, data: dict[str, Any]) -> None:
+        for listener in self.listeners:
+            listener(name, data)
         if "query_id" not in data and name.startswith(_OF_THE_DAEMON):
             log.info(name, extra={"fields": data})
             for follower in list(self._followers.values()):
@@ -88,8 +92,8 @@ class _Voice:
 class Job:
     """One `ask`: what the pipeline does for it becomes replies."""
 
-    def __init__(self, ask: wire.Ask, pcm: bytes, tell: Tell) -> None:
-        """Raises `UsageError` for what is no name of a conversation, or no urgency."""
+    def __init__(self, ask: wire.Ask, pcm: bytes, tell: Tell, live: LiveSpeech | None = None) -> None:
+        """`live`: the recording is still coming. Raises `UsageError` for what is no name of a conversation, or no urgency."""
         self._tell, self._stream = tell, ask.stream
         self._voice = _Voice(tell, ask.stream) if ask.speech else None
         self._report: QueryReport | None = None
@@ -98,7 +102,8 @@ class Job:
         """Its last reply was told."""
         self.query = Query(
             text=ask.text,
-            pcm=(lambda: pcm) if ask.text is None else None,
+            pcm=(lambda: pcm) if ask.text is None and live is None else None,
+            live=live,
             sink=self._voice,
             sink_waits=not ask.stream,
             conversation="" if ask.conversation is None else checked_conversation(ask.conversation),
