@@ -93,7 +93,9 @@ class Job:
     """One `ask`: what the pipeline does for it becomes replies."""
 
     def __init__(self, ask: wire.Ask, pcm: bytes, tell: Tell, live: LiveSpeech | None = None) -> None:
-        """`live`: the recording is still coming. Raises `UsageError` for what is no name of a conversation, or no urgency."""
+        """`live`: the recording is still coming.
+
+        Raises `UsageError` for what is no name of a conversation, or no urgency."""
         self._tell, self._stream = tell, ask.stream
         self._voice = _Voice(tell, ask.stream) if ask.speech else None
         self._report: QueryReport | None = None
