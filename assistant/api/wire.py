@@ -53,6 +53,28 @@ class Unload(Data, frozen=True, kw_only=True):
     stage: Stage
 
 
+Slot = str | int | float
+
+
+class Register(Data, frozen=True, kw_only=True):
+    """From now on this client answers these intents, until it leaves or registers anew; the last one that registered
+    an intent is asked. No intents: none any more."""
+
+    intents: tuple[str, ...]
+    names: dict[str, tuple[str, ...]] = {}
+    """What stands in the house: what `{name}`, `{area}` and `{floor}` of the sentences may be."""
+
+
+class AnswerIntent(Data, frozen=True, kw_only=True):
+    """To a `handle`."""
+
+    query_id: str
+    speech: str = ""
+    """What the user is told; empty = nothing needs to be said."""
+    error: str | None = None
+    """What went wrong, for the user."""
+
+
 # --- commands at control.sock ---------------------------------------------------------------------------------------
 class Ping(Data, frozen=True, kw_only=True):
     pass
@@ -85,7 +107,14 @@ class Volume(Data, frozen=True, kw_only=True):
     percent: Annotated[float, msgspec.Meta(ge=0, le=100)]
 
 
-COMMANDS: dict[str, type[Data]] = {"ask": Ask, "say": Say, "load": Load, "unload": Unload}
+COMMANDS: dict[str, type[Data]] = {
+    "ask": Ask,
+    "say": Say,
+    "load": Load,
+    "unload": Unload,
+    "register": Register,
+    "answer": AnswerIntent,
+}
 CONTROLS: dict[str, type[Data]] = {
     "ping": Ping,
     "status": GetStatus,
@@ -145,6 +174,26 @@ class Unloaded(msgspec.Struct, frozen=True, kw_only=True):
     """False: it was not loaded."""
 
 
+class Registered(msgspec.Struct, frozen=True, kw_only=True):
+    intents: tuple[str, ...]
+
+
+class Handle(msgspec.Struct, frozen=True, kw_only=True):
+    """An intent for a client that registered it; `parent` is its `register`. It answers with `answer`."""
+
+    query_id: str
+    intent: str
+    slots: dict[str, Slot]
+    text: str
+    """What was said."""
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """The `answer` was taken; one that comes too late gets the error `query-unknown`."""
+
+    query_id: str
+
+
 class Pong(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     pid: int
@@ -173,6 +222,9 @@ Reply = (
     | Cancelling
     | Stopping
     | VoiceStatus
+    | Registered
+    | Handle
+    | Answered
 )
 REPLIES: dict[str, type[Any]] = {
     "accepted": Accepted,
@@ -188,6 +240,9 @@ REPLIES: dict[str, type[Any]] = {
     "cancelling": Cancelling,
     "stopping": Stopping,
     "voice": VoiceStatus,
+    "registered": Registered,
+    "handle": Handle,
+    "answered": Answered,
 }
 NAMES |= {kind: name for name, kind in REPLIES.items()}
 
