@@ -38,8 +38,11 @@ class Orders:
     def tasks(self) -> set[asyncio.Task[None]]:
         return set(self._orders)
 
-    def begin(self, peer: Peer, parent: str, name: str, work: Coroutine[Any, Any, wire.Reply]) -> None:
-        """`name`: what is cancelled, if it is. Raises `BusyNow` when there are too many."""
+    def begin(
+        self, peer: Peer, parent: str, name: str, work: Coroutine[Any, Any, wire.Reply], *, for_them: bool = False
+    ) -> None:
+        """`name`: what is cancelled, if it is. `for_them`: it ends when whoever asked has gone; a load stays for the
+        next one. Raises `BusyNow` when there are too many."""
         if len(self._orders) >= MOST:
             work.close()
             raise BusyNow(f"{MOST} loads and unloads are under way", retry_after_ms=_BUSY_MS)
@@ -49,6 +52,13 @@ class Orders:
         # a task that is cancelled before its first step takes none: what it waits for has to hear of it, too
         task.add_done_callback(lambda _: doing.cancel())
         self._orders[task] = order
+        if for_them:
+
+            def gone(_: object) -> None:
+                task.cancel()
+
+            peer.left.add_done_callback(gone)
+            task.add_done_callback(lambda _: peer.left.remove_done_callback(gone))
         task.add_done_callback(lambda ended: self._orders.pop(ended))
 
     async def _fulfil(self, order: _Order, work: asyncio.Future[wire.Reply]) -> None:

@@ -92,7 +92,7 @@ class Server:
                 case wire.Ask():
                     self._asking.ask(peer, message)
                 case wire.Say(text=text):
-                    self._orders.begin(peer, message.id, "what is said", self._say(text))
+                    self._orders.begin(peer, message.id, "what is said", self._say(text), for_them=True)
                 case wire.Load(stage=stage, keep_alive_s=keep_alive_s):
                     self._orders.begin(peer, message.id, f"the load of {stage}", self._load(stage, keep_alive_s))
                 case wire.Unload(stage=stage):
