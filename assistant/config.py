@@ -29,10 +29,12 @@ from assistant.config_sections import (
     Llm,
     Log,
     Memory,
+    Metrics,
     Section,
     Stages,
     Tts,
     Wake,
+    Wyoming,
 )
 from assistant.errors import ConfigError
 from assistant.messages import Stage
@@ -47,6 +49,8 @@ class Config(Section, frozen=True, kw_only=True):
     listen: Listen = Listen()
     memory: Memory = Memory()
     stages: Stages = Stages()
+    wyoming: Wyoming = Wyoming()
+    metrics: Metrics = Metrics()
     log: Log = Log()
     debug: Debug = Debug()
 

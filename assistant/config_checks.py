@@ -30,6 +30,7 @@ _AT_MOST: dict[str, float] = {
     "audio.volume_percent": 100,
     "listen.pre_roll_s": 3,
     "listen.max_s": 120,
+    "metrics.port": 65_535,
     "stages.llm.top_p": 1,
     "stages.llm.min_p": 1,
     "stages.llm.temperature": 100,

@@ -147,6 +147,23 @@ class Stages(Section, frozen=True, kw_only=True):
     tts: Tts = Tts()
 
 
+class Wyoming(Section, frozen=True, kw_only=True):
+    """Home Assistant's protocol; see docs/home-assistant.md."""
+
+    enabled: bool = False
+    uri: str = "tcp://127.0.0.1:10700"
+    """tcp://ADDRESS:PORT of this machine alone, or unix:///PATH: the protocol knows no passwords."""
+
+
+class Metrics(Section, frozen=True, kw_only=True):
+    """For Prometheus, at http://ADDRESS:PORT/metrics."""
+
+    enabled: bool = False
+    address: str = "127.0.0.1"
+    """Of this machine alone."""
+    port: int = 9107
+
+
 class Log(Section, frozen=True, kw_only=True):
     level: str = "warning"
     """debug | info | warning | error."""

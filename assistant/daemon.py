@@ -33,6 +33,7 @@ from assistant.pipeline import Pipeline
 from assistant.pipeline_llm import LlmSettings
 from assistant.pipeline_speech import speech_of
 from assistant.query import Answer, Query
+from assistant.services import Services
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.registry import engine_path
 from assistant.stages.supervisor import StageSpec, Supervisor
@@ -80,6 +81,8 @@ class Assistant:
         self._running = self._answered = 0
         self.memory: MemoryOrchestrator
         """There while it runs."""
+        self.services: Services
+        """Single stages, for programs that want no whole query."""
         self._housekeeper: Housekeeper
         self._pipeline: Pipeline
 
@@ -114,6 +117,12 @@ class Assistant:
             llm=_llm_settings(config),
             conversations=self._conversations,
             emergency=has_emergency_graph,
+            emit=self._tell,
+        )
+        self.services = Services(
+            memory=self.memory,
+            stages=self._stages,
+            languages=lambda stage: getattr(config.stage(stage), "language", ""),
             emit=self._tell,
         )
         if self._with_voice:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from assistant.messages import Level, Mode, VoiceState
+from assistant.messages import Level, Mode, Stage, VoiceState
 
 
 class StageStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +25,16 @@ class StageStatus(msgspec.Struct, frozen=True, kw_only=True):
     kv_mib: float
     until_s: float | None = None
     """Seconds until it is unloaded unless somebody uses it; None = not by itself."""
+
+
+class ProgramStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A stage that can be used, loaded or not."""
+
+    stage: Stage
+    engine: str
+    model: str
+    language: str = ""
+    """As configured; empty = the model decides."""
 
 
 class MemoryStatus(msgspec.Struct, frozen=True, kw_only=True):

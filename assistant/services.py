@@ -1,0 +1,151 @@
+"""Single stages for programs that want no whole query: words of a recording, sound of a text, the intent of a sentence.
+
+Each holds its stage for as long as it works, under the same ledger as the queries, and ends with whoever asked for it.
+Imports the memory orchestrator and `pipeline_speech`; knows no protocol. What each costs is told as event
+`service-end`.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, contextmanager
+
+from assistant.errors import AssistantError, ModelError
+from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
+from assistant.messages import (
+    STAGE_ORDER,
+    AsrRequest,
+    Emit,
+    IntentMatch,
+    IntentRequest,
+    Stage,
+    Transcript,
+    TtsAudio,
+    TtsRequest,
+)
+from assistant.messages_status import ProgramStatus
+from assistant.pipeline_speech import speech_of
+from assistant.query import checked_text
+from assistant.sentences import SentenceSplitter
+from assistant.speech_text import SpeechText
+from assistant.stages.supervisor import Supervisor
+from assistant.tasks import in_own_thread
+
+
+class Services:
+    def __init__(
+        self,
+        *,
+        memory: MemoryOrchestrator,
+        stages: Callable[[Stage], Supervisor],
+        languages: Callable[[Stage], str] = lambda stage: "",
+        emit: Emit = lambda name, data: None,
+        lease_deadline_s: float = 30,
+    ) -> None:
+        """`stages` gives the supervisor of a stage, or raises `ModelError`. `languages`: as configured; empty = the
+        model decides."""
+        self._memory, self._stages, self._languages = memory, stages, languages
+        self._emit = emit
+        self._lease_deadline_s = lease_deadline_s
+
+    def programs(self) -> tuple[ProgramStatus, ...]:
+        """The stages whose models can be used."""
+        found = []
+        for stage in STAGE_ORDER:
+            try:
+                one = self._stages(stage)
+            except ModelError:
+                continue
+            found.append(
+                ProgramStatus(stage=stage, engine=one.engine, model=one.model, language=self._languages(stage))
+            )
+        return tuple(found)
+
+    def ahead(self, stage: Stage) -> None:
+        """Somebody will need it soon: loaded if there is room. Raises `ModelError`."""
+        self._memory.prefetch(self._stages(stage))
+
+    async def transcribe(self, pcm: bytes) -> AsyncGenerator[Transcript]:
+        """What is said in s16le mono 16 kHz: what will not change any more, and at the end a final one. Raises
+        `NoSpeech`, `MemoryRefused`, `ModelError`, `StageError`."""
+        recogniser = self._stages(Stage.ASR)
+        with self._told("transcribe", Stage.ASR):
+            speech = await in_own_thread(functools.partial(speech_of, lambda: pcm))
+            request = AsrRequest(pcm=speech)
+            async with (
+                self._memory.lease(recogniser, deadline_s=self._lease_deadline_s),
+                aclosing(recogniser.run(request)) as results,
+            ):
+                async for out in results:
+                    # of an engine that streams, words may still change until their segment is closed
+                    if isinstance(out, Transcript) and (out.final or out.segment_end or not recogniser.streaming):
+                        yield out
+
+    async def synthesize(self, texts: AsyncIterator[str]) -> AsyncGenerator[TtsAudio]:
+        """The sound of a text that comes in pieces, sentence by sentence. Nothing for what no voice can say. The voice
+        is taken with the first sentence. Raises `MemoryRefused`, `ModelError`, `StageError` and what `texts` raises."""
+        voice = self._stages(Stage.TTS)
+        sentences = _sentences(texts)
+        async with aclosing(sentences):
+            first = await anext(sentences, None)
+            if first is None:
+                return
+            with self._told("synthesize", Stage.TTS):
+                async with self._memory.lease(voice, deadline_s=self._lease_deadline_s):
+                    sentence: str | None = first
+                    while sentence is not None:
+                        async with aclosing(_said(voice, sentence)) as sounds:
+                            async for out in sounds:
+                                yield out
+                        sentence = await anext(sentences, None)
+
+    async def recognise(self, text: str) -> IntentMatch:
+        """Which local command it is; `name` None for none. Raises `BadText`, `MemoryRefused`, `StageError`."""
+        request = IntentRequest(text=checked_text(text, "sentence"))
+        recogniser = self._stages(Stage.INTENT)
+        match = IntentMatch(name=None)
+        with self._told("recognise", Stage.INTENT):
+            async with (
+                self._memory.lease(recogniser, deadline_s=self._lease_deadline_s),
+                aclosing(recogniser.run(request)) as results,
+            ):
+                async for out in results:
+                    if isinstance(out, IntentMatch):
+                        match = out
+        return match
+
+    @contextmanager
+    def _told(self, service: str, stage: Stage) -> Iterator[None]:
+        started, code = time.monotonic(), ""
+        try:
+            yield
+        except AssistantError as error:
+            code = error.code
+            raise
+        except BaseException:
+            code = "cancelled"
+            raise
+        finally:
+            took_ms = round((time.monotonic() - started) * 1000, 1)
+            self._emit("service-end", {"service": service, "stage": stage.value, "ms": took_ms, "code": code})
+
+
+async def _sentences(texts: AsyncIterator[str]) -> AsyncGenerator[str]:
+    """Of a text in pieces, as a voice says them."""
+    splitter, speech = SentenceSplitter(), SpeechText()
+    async for text in texts:
+        for piece in splitter.feed(text):
+            if said := speech.say(piece):
+                yield said
+    for piece in splitter.flush():
+        if said := speech.say(piece):
+            yield said
+
+
+async def _said(voice: Supervisor, text: str) -> AsyncGenerator[TtsAudio]:
+    async with aclosing(voice.run(TtsRequest(text=text))) as results:
+        async for out in results:
+            if isinstance(out, TtsAudio):
+                yield out
