@@ -22,6 +22,7 @@ _AT_LEAST: dict[str, float] = {  # 0 where nothing is said
     "stages.llm.seed": -1,
     "stages.llm.repetition_penalty": 0.1,
     "stages.tts.length_scale": 0.1,
+    "stages.intent.handler_timeout_s": 0.1,
     **{f"stages.{stage.value}.{key}": 0.001 for stage in Stage for key in ("start_timeout_s", "step_timeout_s")},
 }
 
@@ -39,6 +40,7 @@ _AT_MOST: dict[str, float] = {
     "stages.llm.slots": 64,
     "stages.llm.context_tokens": 1_000_000,
     "stages.tts.length_scale": 10,
+    "stages.intent.handler_timeout_s": 60,
     **{f"stages.{stage}.threads": 256 for stage in ("asr", "llm", "tts")},
 }
 _MOST = 1e9

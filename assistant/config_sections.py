@@ -89,6 +89,8 @@ class Asr(Section, frozen=True, kw_only=True):
 class Intent(Section, frozen=True, kw_only=True):
     engine: str = "templates"
     language: str = "en"
+    handler_timeout_s: float = 3.0
+    """For the answer of another program that carries out an intent."""
     start_timeout_s: float = 20
     step_timeout_s: float = 10
 

@@ -32,7 +32,7 @@ from assistant.model_store.store import ModelStore
 from assistant.pipeline import Pipeline
 from assistant.pipeline_llm import LlmSettings
 from assistant.pipeline_speech import speech_of
-from assistant.query import Answer, Query
+from assistant.query import Answer, IntentHandlers, Query, Understood
 from assistant.services import Services
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.registry import engine_path
@@ -60,9 +60,11 @@ class Assistant:
         conversations: Conversations | None = None,
         emit: Emit = lambda name, data: None,
         voice: bool = False,
+        handlers: IntentHandlers | None = None,
     ) -> None:
         """`owner` names the ledger: "daemon", or this process when empty, which then keeps nothing loaded for a next
-        query. `conversations`: what was said before; nothing by default. `voice`: with microphone and speaker."""
+        query. `conversations`: what was said before; nothing by default. `voice`: with microphone and speaker.
+        `handlers`: other programs that carry out intents."""
         self._config = config
         self._owner = owner or str(os.getpid())
         self._keep_alive_s = config.memory.keep_alive_s if owner else 0
@@ -76,7 +78,14 @@ class Assistant:
         """None: without microphone and speaker."""
         self._server = ForkServer()
         self._calibration = Calibration(paths.state_dir() / "measured.json")
-        self._stages = Stages(config, self._store, self._supervisor_of, lambda: self.memory.holdings.relief.level)
+        self._handlers = handlers
+        self._stages = Stages(
+            config,
+            self._store,
+            self._supervisor_of,
+            lambda: self.memory.holdings.relief.level,
+            lambda: handlers.understood if handlers is not None else Understood(),
+        )
         self._started = time.monotonic()
         self._running = self._answered = 0
         self.memory: MemoryOrchestrator
@@ -117,6 +126,7 @@ class Assistant:
             llm=_llm_settings(config),
             conversations=self._conversations,
             emergency=has_emergency_graph,
+            handlers=self._handlers,
             emit=self._tell,
         )
         self.services = Services(

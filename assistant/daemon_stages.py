@@ -25,6 +25,7 @@ from assistant.messages import KvHome, Level, Stage
 from assistant.model_store import manifest
 from assistant.model_store.choices import EMERGENCY_GRAPH
 from assistant.model_store.store import ModelStore
+from assistant.query import Understood
 from assistant.stages import kv_files
 from assistant.stages.placement import placement, threads_for
 from assistant.stages.registry import engine_path
@@ -50,11 +51,18 @@ class Stages:
     """`stages(Stage.LLM)` gives the supervisor that is the right one now."""
 
     def __init__(
-        self, config: Config, store: ModelStore, make: Callable[[StageSpec], Supervisor], level: Callable[[], Level]
+        self,
+        config: Config,
+        store: ModelStore,
+        make: Callable[[StageSpec], Supervisor],
+        level: Callable[[], Level],
+        understood: Callable[[], Understood] = Understood,
     ) -> None:
-        """`make`: a supervisor of a spec; `level`: how hard the machine is pressed."""
+        """`make`: a supervisor of a spec; `level`: how hard the machine is pressed; `understood`: what other programs
+        want to hear of just now."""
         self._config, self._store = config, store
-        self._make, self._level = make, level
+        self._make, self._level, self._understood = make, level, understood
+        self._intents: tuple[Understood, StageSpec] | None = None
         self._known: dict[tuple[Stage, str], _Known] = {}
         self._made: dict[tuple[Stage, str, tuple[int, ...]], tuple[StageSpec, Supervisor]] = {}
 
@@ -124,6 +132,8 @@ class Stages:
     def _spec(self, stage: Stage, config: Config) -> StageSpec:
         """Made again when a file of the installed model is another one than before; the same one otherwise. An engine
         that notices it by itself ("model-replaced") fails its query alone: the next one gets a new worker here."""
+        if stage is Stage.INTENT:
+            return self._intent_spec(config)
         name: str = getattr(config.stage(stage), "model", "")
         stamp, known = self._stamp(name) if name else (), self._known.get((stage, name))
         if known is not None and known.spec is not None and known.stamp == stamp and (stamp or not name):
@@ -135,6 +145,13 @@ class Stages:
         # read before the spec was made: what is replaced meanwhile is noticed the next time
         self._known[stage, name] = _Known(stamp, spec)
         return spec
+
+    def _intent_spec(self, config: Config) -> StageSpec:
+        """Another one, and with it a new worker, whenever other intents are to be recognised."""
+        wanted = self._understood()
+        if self._intents is None or self._intents[0] != wanted:
+            self._intents = wanted, stage_spec(Stage.INTENT, config, self._store, wanted)
+        return self._intents[1]
 
     def _stamp(self, name: str) -> _Stamp:
         """Takes a tenth of a millisecond."""
@@ -156,8 +173,13 @@ def has_emergency_graph(supervisor: Supervisor) -> bool:
     return (supervisor.spec.model_dir / EMERGENCY_GRAPH).is_file()
 
 
-def stage_spec(stage: Stage, config: Config, store: ModelStore) -> StageSpec:
-    """What the settings and the store say of a stage.
+def stage_spec(
+    stage: Stage,
+    config: Config,
+    store: ModelStore,
+    beyond: Understood = Understood(),  # noqa: B008 - it is frozen
+) -> StageSpec:
+    """What the settings and the store say of a stage. `beyond`: intents that are no skills of ours.
 
     Raises `ModelError`, or `ConfigError` for a model of another stage.
     """
@@ -177,7 +199,10 @@ def stage_spec(stage: Stage, config: Config, store: ModelStore) -> StageSpec:
     }
     engine_path(stage, engine)  # an engine that does not exist is told before a model that does not fit it
     if stage is Stage.INTENT:
-        understood = {"language": settings.language, "intents": list(skills.handled_intents())}
+        understood: dict[str, Any] = {"language": settings.language, "intents": list(skills.handled_intents())}
+        if beyond.intents:  # nothing else changes what was measured of a house without such programs
+            names = {kind: list(values) for kind, values in beyond.names.items()}
+            understood |= {"beyond": list(beyond.intents), "names": names}
         return StageSpec(
             **common, model=settings.language, model_dir=paths.data_file(""), digest="", weight_bytes=0, threads=1,
             options=understood,

@@ -19,6 +19,7 @@
       x StageDied             its process ended (retryable)
       x StageHung             made no progress in time (retryable)
       x EngineFailed          the engine raised
+    * HandlerFailed           another program that carries out an intent gave no answer, or an error
     * NoSpeech                nothing was said, or nothing was understood
     * DeviceError             microphone or speaker
     * NotRunning              no daemon answers
@@ -160,6 +161,11 @@ class StageHung(StageError):
 class EngineFailed(StageError):
     default_code = "engine-failed"
     suspects_cache = True
+
+
+class HandlerFailed(AssistantError):
+    default_code = "handler-no-answer"
+    retryable = True
 
 
 class NoSpeech(AssistantError):

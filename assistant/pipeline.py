@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from datetime import datetime
 
-from assistant import skills
 from assistant.conversation_line import Line
 from assistant.conversations import Conversations
 from assistant.errors import AssistantError, Cancelled, EngineFailed, MemoryRefused
@@ -35,11 +34,20 @@ from assistant.messages import (
     TtsAudio,
     TtsRequest,
 )
+from assistant.pipeline_handled import local_reply
 from assistant.pipeline_hear import Listener
 from assistant.pipeline_llm import CUT, LlmSettings, heard, request_of
 from assistant.pipeline_run import Run, ms_since
 from assistant.pipeline_speech import Pieces, pieces_of, put
-from assistant.query import Answer, AudioSink, HeardSink, Query, checked_conversation, checked_text
+from assistant.query import (
+    Answer,
+    AudioSink,
+    HeardSink,
+    IntentHandlers,
+    Query,
+    checked_conversation,
+    checked_text,
+)
 from assistant.sentences import SentenceSplitter
 from assistant.speech_text import SpeechText, speakable
 from assistant.stages.supervisor import Supervisor
@@ -55,17 +63,18 @@ class Pipeline:
         llm: LlmSettings,
         conversations: Conversations | None = None,
         emergency: Callable[[Supervisor], bool] = lambda supervisor: False,
+        handlers: IntentHandlers | None = None,
         emit: Emit = lambda name, data: None,
         now: Callable[[], datetime] = datetime.now,
         lease_deadline_s: float = 30,
     ) -> None:
         """`stages` gives the supervisor of a stage, or raises `ModelError` when its model cannot be used. `emergency`:
-        whether an LLM has a graph that leaves layers out."""
+        whether an LLM has a graph that leaves layers out. `handlers`: other programs that carry out intents."""
         self._memory = memory
         self._stages = stages
         self._llm = llm
         self._conversations = Conversations() if conversations is None else conversations
-        self._emergency = emergency
+        self._emergency, self._handlers = emergency, handlers
         self._at_llm, self._in_conversation = Line(llm.slots), Line()
         self._emit = emit
         self._listener = Listener(leased=self._leased, ahead=self._ahead, emit=emit)
@@ -150,12 +159,14 @@ class Pipeline:
             run.transcript = checked_text(run.query.text or "")
             self._ahead(run, Stage.LLM)
         match = await self._recognise(run, journey)
-        reply = skills.answer(match.name, match.slots, self._now()) if match.name else None
+        reply, failed = await local_reply(match, run, self._handlers, self._now())
         if reply is not None:
             run.reply = reply
             journey.reached(Stage.LLM)  # and passed by
             if run.query.sink is not None:
                 await self._speak_whole(run, run.query.sink, journey)
+            if failed is not None:
+                raise failed
             return True
         await self._generate_and_speak(run, run.query.sink, journey)
         return False

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, get_args, runtime_checkable
 
 from assistant.errors import AssistantError, BadText, UsageError
-from assistant.messages import QueryReport, Urgency
+from assistant.messages import IntentMatch, QueryReport, Urgency
 
 MAX_TEXT = 4000
 """Characters of a typed question: about 1,000 tokens, more than anybody asks aloud."""
@@ -106,6 +106,24 @@ class Answer:
     report: QueryReport
     error: AssistantError | None
     """What the report's `error` says, as it was raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """What is to be recognised beyond our own commands, because somebody else handles it."""
+
+    intents: tuple[str, ...] = ()
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What stands in the house, by list of the sentences: name, area, floor."""
+
+
+class IntentHandlers(Protocol):
+    """Other programs that carry out commands."""
+
+    @property
+    def understood(self) -> Understood: ...
+    async def handle(self, query_id: str, match: IntentMatch, text: str) -> str | None:
+        """What the user is told; None when nobody has registered the intent. Raises `HandlerFailed`."""
 
 
 def checked_text(text: str, what: str = "question") -> str:

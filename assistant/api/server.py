@@ -20,6 +20,7 @@ from assistant.api import framing, sockets, wire
 from assistant.api.asking import Asking
 from assistant.api.backend import Backend, Voice
 from assistant.api.endpoint import Endpoint, Limits, Peer
+from assistant.api.handlers import Handlers
 from assistant.api.orders import Orders
 from assistant.api.queries import Queries, QueryEvents
 from assistant.api.replies import Replies
@@ -38,8 +39,17 @@ _LAST_REPLIES_S = 0.3
 class Server:
     """`async with Server(...)`: its sockets are there inside, and gone afterwards."""
 
-    def __init__(self, backend: Backend, events: QueryEvents, folder: Path, stop: Callable[[], None]) -> None:
-        """`folder` is prepared and locked by the caller; `stop` is called for `shutdown`."""
+    def __init__(
+        self,
+        backend: Backend,
+        events: QueryEvents,
+        folder: Path,
+        stop: Callable[[], None],
+        handlers: Handlers | None = None,
+    ) -> None:
+        """`folder` is prepared and locked by the caller; `stop` is called for `shutdown`; `handlers`: what the backend
+        asks for intents that other programs carry out."""
+        self._handlers = Handlers() if handlers is None else handlers
         self._backend, self._stop = backend, stop
         self._queries = Queries(backend.answer, events)
         self._stopping = False
@@ -95,6 +105,11 @@ class Server:
                     self._orders.begin(peer, message.id, "what is said", self._say(text), for_them=True)
                 case wire.Load(stage=stage, keep_alive_s=keep_alive_s):
                     self._orders.begin(peer, message.id, f"the load of {stage}", self._load(stage, keep_alive_s))
+                case wire.Register():
+                    registered = self._handlers.register(peer, message, self._replies)
+                    self._replies.now(peer, registered, message.id)
+                case wire.AnswerIntent():
+                    self._replies.now(peer, self._handlers.answer(peer.caller, message.data), message.id)
                 case wire.Unload(stage=stage):
                     self._orders.begin(peer, message.id, f"the unload of {stage}", self._unload(stage))
 

@@ -49,6 +49,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     language: str = "en"
     intents: tuple[str, ...] | None = None
     """The only intents to load; None = all that the language has."""
+    beyond: tuple[str, ...] = ()
+    """More of them, which other programs handle."""
+    names: dict[str, tuple[str, ...]] = {}
+    """What stands in the house, by list: name, area, floor. Plain text, no templates."""
 
 
 class TemplateIntent:
@@ -71,7 +75,7 @@ class TemplateIntent:
         """Raises `ConfigError` for a language that has no sentences."""
         self._language = _known_language(self._options.language)
         data = home_assistant_intents.get_intents(self._language)
-        self._intents = Intents.from_dict(_merged(data or {}, _our_sentences(self._language), self._options.intents))
+        self._intents = Intents.from_dict(_merged(data or {}, _our_sentences(self._language), self._options))
         hassil.recognize_best("warm up", self._intents)  # templates are parsed at their first use
 
     def run(self, request: IntentRequest) -> Iterator[IntentMatch]:
@@ -113,14 +117,16 @@ def _our_sentences(language: str) -> dict[str, Any]:
     return yaml.safe_load(path.read_text("utf-8")) if path.is_file() else {}
 
 
-def _merged(theirs: dict[str, Any], ours: dict[str, Any], wanted: tuple[str, ...] | None) -> dict[str, Any]:
+def _merged(theirs: dict[str, Any], ours: dict[str, Any], options: Options) -> dict[str, Any]:
     """What hassil needs and no more: the intents that are wanted, without the responses."""
     intents: dict[str, Any] = {}
     for source in (theirs, ours):
         for name, intent in source.get("intents", {}).items():
-            if wanted is None or name in wanted:
-                intents.setdefault(name, {"data": []})["data"].extend(intent["data"])
+            if options.intents is None or name in options.intents or name in options.beyond:
+                groups = _anywhere(intent["data"]) if name in options.beyond else intent["data"]
+                intents.setdefault(name, {"data": []})["data"].extend(groups)
     lists, rules = ({**theirs.get(key, {}), **ours.get(key, {})} for key in ("lists", "expansion_rules"))
+    lists |= {kind: {"values": list(values)} for kind, values in options.names.items()}
     return {
         "language": theirs.get("language", ours.get("language")),
         "intents": intents,
@@ -130,11 +136,17 @@ def _merged(theirs: dict[str, Any], ours: dict[str, Any], wanted: tuple[str, ...
     }
 
 
+def _anywhere(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without the conditions on the room and on the kind of a device, of which we know nothing: whoever handles the
+    intent does."""
+    return [{key: value for key, value in group.items() if not key.endswith("_context")} for group in groups]
+
+
 def _lists_used(lists: dict[str, Any], rules: dict[str, Any], intents: dict[str, Any]) -> dict[str, Any]:
     """Those that a sentence can reach: lists are most of the work at load time.
 
-    Home Assistant fills {name}, {area} and {floor} with what stands in a house; nothing stands in ours, so they are
-    empty, and sentences with them match nothing.
+    Home Assistant fills {name}, {area} and {floor} with what stands in a house; where nobody has told us what stands in
+    ours, they are empty, and sentences with them match nothing.
     """
     text = " ".join(
         sentence for intent in intents.values() for group in intent["data"] for sentence in group["sentences"]

@@ -78,8 +78,8 @@ class StageSpec:
         return self.start_timeout_s + self.weight_bytes / _SLOWEST_DISK
 
     def calibration_key(self, threads: int) -> str:
-        """Everything that changes what a stage holds."""
-        options = ",".join(f"{key}={value}" for key, value in sorted((self.options or {}).items()))
+        """Everything that changes what a stage holds by much: the names in a house do not."""
+        options = ",".join(f"{key}={value}" for key, value in sorted((self.options or {}).items()) if key != "names")
         return f"{self.engine}/{self.model}/{self.digest[:16]}/t{threads}/{options}"
 
 

@@ -1,0 +1,155 @@
+"""Clients that carry out intents: who has registered which, and the way of one intent to such a client and back.
+
+The last client that registered an intent is asked; the one before comes back when it leaves. Decides nothing about
+what an intent means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from assistant.api import framing, wire
+from assistant.api.callers import Caller
+from assistant.api.endpoint import Peer
+from assistant.api.replies import Replies
+from assistant.errors import BusyNow, HandlerFailed, UsageError
+from assistant.messages import IntentMatch
+from assistant.query import Understood
+
+log = logging.getLogger(__name__)
+
+ANSWER_S = 3.0
+"""What an answer may take, unless it is configured."""
+MAX_CLIENTS = 32
+MAX_INTENTS = 128
+MAX_NAMES = 1000
+"""Of one client, in all lists together: each is a sentence more to compare with."""
+MAX_SPEECH = 4000
+LISTS = ("name", "area", "floor")
+"""The lists of Home Assistant's sentences that a house fills."""
+_BUSY_MS = 1000
+
+_INTENT = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}", re.ASCII)
+_NAME = re.compile(r"\w(?:[\w '’.-]{0,62}\w)?")
+"""No signs that mean something in a template."""
+
+Send = Callable[[wire.Handle], None]
+"""To the client, at once; what it leaves no room for is lost."""
+
+
+@dataclass(eq=False, slots=True)
+class _Registration:
+    caller: Caller
+    intents: tuple[str, ...]
+    names: Mapping[str, tuple[str, ...]]
+    send: Send
+
+
+class Handlers:
+    """Satisfies `query.IntentHandlers`."""
+
+    def __init__(self, answer_s: float = ANSWER_S) -> None:
+        self._answer_s = answer_s
+        self._registered: list[_Registration] = []
+        """The last one is asked first."""
+        self._watched: set[Caller] = set()
+        self._pending: dict[str, tuple[Caller, asyncio.Future[str]]] = {}
+
+    @property
+    def understood(self) -> Understood:
+        """What all of them handle together; the same for the same registrations, in whatever order they came."""
+        names: dict[str, set[str]] = {}
+        for one in self._registered:
+            for kind, values in one.names.items():
+                names.setdefault(kind, set()).update(values)
+        intents = sorted({intent for one in self._registered for intent in one.intents})
+        return Understood(tuple(intents), {kind: tuple(sorted(names[kind])) for kind in sorted(names)})
+
+    # --- what clients say -------------------------------------------------------------------------------------------
+    def register(self, peer: Peer, message: framing.Received, replies: Replies) -> wire.Registered:
+        """Replaces what the client registered before. Raises `UsageError`, `BusyNow`."""
+        intents, names = _checked(message.data)
+        caller = peer.caller
+        others = [one for one in self._registered if one.caller is not caller]
+        if intents and len(others) >= MAX_CLIENTS:
+            raise BusyNow(f"{MAX_CLIENTS} clients have registered intents already", retry_after_ms=_BUSY_MS)
+        self._registered = others
+        if intents:
+            send = functools.partial(replies.now, peer, parent=message.id)
+            self._registered.append(_Registration(caller, intents, names, send))
+            if caller not in self._watched:
+                self._watched.add(caller)
+                peer.left.add_done_callback(lambda _: self._leave(caller))
+        log.info("a client handles %d intents", len(intents))
+        return wire.Registered(intents=intents)
+
+    def _leave(self, caller: Caller) -> None:
+        """It has gone; who waits for it is told so."""
+        self._watched.discard(caller)
+        self._registered = [one for one in self._registered if one.caller is not caller]
+        for owner, answer in self._pending.values():
+            if owner is caller and not answer.done():
+                answer.set_exception(_failed("it has left"))
+
+    def answer(self, caller: Caller, answered: wire.AnswerIntent) -> wire.Answered:
+        """Raises `UsageError` for a query that does not wait for this client, or does not any more."""
+        owner, answer = self._pending.get(answered.query_id, (None, None))
+        if answer is None or owner is not caller or answer.done():
+            raise UsageError(
+                f"no query {answered.query_id[:64]!r} waits for an answer of yours; it may have come too late",
+                code="query-unknown",
+            )
+        if len(answered.speech) > MAX_SPEECH:
+            raise UsageError(f"`speech` has {len(answered.speech)} characters; at most {MAX_SPEECH} are taken")
+        if answered.error is not None:
+            answer.set_exception(_reported(answered.error))
+        else:
+            answer.set_result(answered.speech.strip())
+        return wire.Answered(query_id=answered.query_id)
+
+    # --- what the pipeline asks -------------------------------------------------------------------------------------
+    async def handle(self, query_id: str, match: IntentMatch, text: str) -> str | None:
+        found = next((one for one in reversed(self._registered) if match.name in one.intents), None)
+        if found is None or match.name is None:
+            return None
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._pending[query_id] = found.caller, answer
+        try:
+            found.send(wire.Handle(query_id=query_id, intent=match.name, slots=match.slots, text=text))
+            return await asyncio.wait_for(answer, self._answer_s)
+        except TimeoutError:
+            raise _failed(f"nothing came within {self._answer_s:g} s") from None
+        finally:
+            del self._pending[query_id]
+
+
+def _failed(why: str) -> HandlerFailed:
+    return HandlerFailed(f"The handler did not answer: {why}.")
+
+
+def _reported(what: str) -> HandlerFailed:
+    return HandlerFailed(what.strip()[:MAX_SPEECH] or "The handler reports an error.", code="handler-failed")
+
+
+def _checked(asked: wire.Register) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
+    """Names become part of templates: what could be more than a name is refused."""
+    intents = tuple(dict.fromkeys(asked.intents))
+    if len(intents) > MAX_INTENTS:
+        raise UsageError(f"{len(intents)} intents are registered; at most {MAX_INTENTS} are taken")
+    for intent in intents:
+        if not _INTENT.fullmatch(intent):
+            raise UsageError(f"{intent[:80]!a} is no name of an intent; one looks like HassTurnOn")
+    if sum(map(len, asked.names.values())) > MAX_NAMES:
+        raise UsageError(f"at most {MAX_NAMES} names are taken")
+    for kind, names in asked.names.items():
+        if kind not in LISTS:
+            raise UsageError(f"`names` has the lists {', '.join(LISTS)}; {kind[:80]!a} is none of them")
+        for name in names:
+            if not _NAME.fullmatch(name):
+                raise UsageError(f"{name[:80]!a} is no name: 1 to 64 letters, digits, spaces and ' . - are")
+    return intents, dict(asked.names)
