@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assistant.memory_orchestrator.elastic import Available, Configured, effort
-from assistant.messages import Level, LlmRequest, Sampling, Turn
+from assistant.messages import Level, LlmDone, LlmRequest, Sampling, Turn
 from assistant.pipeline_run import Run
 
 CUT = " …"
@@ -47,6 +47,17 @@ def request_of(run: Run, settings: LlmSettings, level: Level, *, emergency: bool
         variant=wanted.variant,
         duty=wanted.duty,
     )
+
+
+def llm_figures(done: LlmDone) -> dict[str, object]:
+    """What the event `llm-end` tells of the work: tokens and milliseconds."""
+    return {
+        "prompt_tokens": done.prompt_tokens,
+        "reused_tokens": done.reused_tokens,
+        "new_tokens": done.new_tokens,
+        "prefill_ms": round(done.prefill_ms, 1),
+        "decode_ms": round(done.decode_ms, 1),
+    }
 
 
 def heard(run: Run, *, whole: bool) -> str:

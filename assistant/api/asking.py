@@ -7,7 +7,8 @@ import logging
 
 from assistant.api import framing, wire
 from assistant.api.endpoint import Peer, PeerGone
-from assistant.api.queries import Job, Queries
+from assistant.api.jobs import Job
+from assistant.api.queries import Queries
 from assistant.api.replies import Replies
 from assistant.errors import UsageError
 
@@ -32,7 +33,7 @@ class Asking:
         def tell(reply: wire.Reply, pcm: bytes) -> None:
             outbox.put_nowait(framing.encode(reply, parent=message.id, pcm=pcm))
 
-        job = Job(ask, message.pcm, tell)
+        job = Job(ask, message.pcm, tell, client=peer.caller)
         self._queries.submit(job)
 
         def abandoned(_: object) -> None:

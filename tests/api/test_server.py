@@ -15,7 +15,7 @@ import zmq
 
 from assistant.api import wire
 from assistant.api.client import Client
-from assistant.api.queries import Job
+from assistant.api.jobs import Job
 from assistant.errors import BusyNow, MemoryRefused, NeverFits, UsageError
 from assistant.messages import Stage
 from tests.api.backend import Backend, served
@@ -99,10 +99,11 @@ def test_a_full_line_is_busy_at_once(folder: Path) -> None:
         list(client.replies(client.ask(wire.Ask(text="one more"))))
 
     async def scenario(backend: Backend) -> None:
-        with Raw(folder, "command") as raw:
-            for _ in range(5):
-                raw.send(header("ask", {"text": "wait"}))
-            await asyncio.sleep(0.1)
+        with Raw(folder, "command") as one, Raw(folder, "command") as two, Raw(folder, "command") as three:
+            for raw in (one, two, three):  # none of them may fill it alone
+                for _ in range(5):
+                    raw.send(header("ask", {"text": "wait"}))
+                await asyncio.sleep(0.1)
             started = time.monotonic()
             with pytest.raises(BusyNow) as caught:
                 await with_client(folder, ask)
