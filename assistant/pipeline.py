@@ -36,7 +36,7 @@ from assistant.messages import (
 )
 from assistant.pipeline_handled import local_reply
 from assistant.pipeline_hear import Listener
-from assistant.pipeline_llm import CUT, LlmSettings, heard, request_of
+from assistant.pipeline_llm import CUT, LlmSettings, heard, llm_figures, request_of
 from assistant.pipeline_run import Run, ms_since
 from assistant.pipeline_speech import Pieces, pieces_of, put
 from assistant.query import (
@@ -228,6 +228,7 @@ class Pipeline:
                     put(pieces, sentences.feed(out.text))
                 elif isinstance(out, LlmDone):
                     cut, run.forgotten = out.reason == "length", out.dropped_turns
+                    self._emit("llm-end", {"query_id": run.query.id, **llm_figures(out)})
         run.timings["llm"] = ms_since(started)
         run.reply = run.reply.strip()
         if not run.reply:

@@ -16,7 +16,7 @@ from typing import Any, Self
 import zmq
 
 from assistant import __version__
-from assistant.api import framing, sockets, wire
+from assistant.api import admission, framing, sockets, wire
 from assistant.api.asking import Asking
 from assistant.api.backend import Backend, Voice
 from assistant.api.endpoint import Endpoint, Limits, Peer
@@ -46,12 +46,13 @@ class Server:
         folder: Path,
         stop: Callable[[], None],
         handlers: Handlers | None = None,
+        line: admission.Limits | None = None,
     ) -> None:
         """`folder` is prepared and locked by the caller; `stop` is called for `shutdown`; `handlers`: what the backend
-        asks for intents that other programs carry out."""
+        asks for intents that other programs carry out; `line`: how many queries run and wait."""
         self._handlers = Handlers() if handlers is None else handlers
         self._backend, self._stop = backend, stop
-        self._queries = Queries(backend.answer, events)
+        self._queries = Queries(backend.answer, events, limits=line)
         self._stopping = False
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._commands = Endpoint(self._context, folder / sockets.COMMAND, _COMMAND_LIMITS, self._command)
