@@ -1,14 +1,14 @@
 """One ROUTER socket inside the asyncio loop: peers come, send messages, are answered, leave. Knows frames, no messages.
 
 Not `zmq.asyncio`: there, one client that does not read would hold up the replies to all others, because sends wait in
-one line. Here a send succeeds, or says at once that this peer is slow or gone. Imports zmq, `errors`, `callers`.
+one line. Here a send succeeds, or says at once that this peer is slow or gone. Imports zmq, `errors`, `callers`,
+`security`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import resource
 import time
 from collections.abc import Callable
@@ -17,7 +17,9 @@ from pathlib import Path
 
 import zmq
 
+from assistant.api import sockets
 from assistant.api.callers import Caller, Callers
+from assistant.api.security import Guard, Place, key_of
 from assistant.errors import AssistantError, ConfigError, UsageError
 
 log = logging.getLogger(__name__)
@@ -68,11 +70,21 @@ class Peer:
     caller: Caller
     envelope: tuple[bytes, ...]
     """The frames that lead a reply back: a REQ socket adds an empty one."""
+    key: str = ""
+    """The public key of a client from the network; empty for one of this machine, which is our own user."""
 
     @property
     def left(self) -> asyncio.Future[None]:
         """Done as soon as it has gone."""
         return self.caller.left
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Where clients from the network come in."""
+
+    guard: Guard
+    place: Place
 
 
 Heard = Callable[[Peer, list[bytes], AssistantError | None], None]
@@ -93,7 +105,7 @@ class _Arriving:
     def add(self, frame: zmq.Frame) -> None:
         size, limits = len(frame), self.limits
         if not self.count and not size and frame.more and len(self.peer.envelope) == 1:
-            self.peer = Peer(self.peer.caller, (*self.peer.envelope, b""))
+            self.peer = Peer(self.peer.caller, (*self.peer.envelope, b""), self.peer.key)
             return
         self.count += 1
         self.body += size if self.count > 1 else 0
@@ -115,10 +127,20 @@ class _Arriving:
 
 class Endpoint:
     def __init__(
-        self, context: zmq.Context[zmq.Socket[bytes]], path: Path, limits: Limits, heard: Heard, most: int | None = None
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        path: Path,
+        limits: Limits,
+        heard: Heard,
+        most: int | None = None,
+        gate: Gate | None = None,
     ) -> None:
-        """`most` connections at a time; None: 512, or less when the limit of open files is low."""
+        """`most` local connections at a time; None: 512, or less when the limit of open files is low.
+
+        `gate`: where clients from the network come in, who are kept as long as it wants them.
+        """
         self._context, self._path, self._limits, self._heard = context, path, limits, heard
+        self._gate = gate
         self._most = _share_of_the_files() if most is None else most
         self._arriving: _Arriving | None = None
         self._again: asyncio.Handle | None = None
@@ -127,6 +149,7 @@ class Endpoint:
 
     async def open(self) -> None:
         """Binds the path (0600), replacing a file that a killed daemon left there; the caller holds the daemon's lock.
+        With a gate TCP as well.
 
         Raises `ConfigError`.
         """
@@ -142,17 +165,23 @@ class Endpoint:
             (zmq.HANDSHAKE_IVL, _HANDSHAKE_MS),
         ):
             router.setsockopt(option, value)
-        self._callers = Callers(self._context, router, str(self._path), self._most)
-        mask = os.umask(0o177)
+        gate = self._gate
+        self._callers = Callers(
+            self._context, router, str(self._path), self._most, None if gate is None else gate.guard
+        )
         try:
-            self._path.unlink(missing_ok=True)
-            router.bind(f"ipc://{self._path}")
-        except OSError as error:  # zmq.ZMQError is one
+            with sockets.fresh(self._path):
+                router.bind(f"ipc://{self._path}")
+            if gate is not None:
+                gate.guard.bind(router, gate.place, self._limits.frame_bytes)
+                gate.guard.on_loss(lambda: self._callers.drop(lambda key: gate.guard.allowed(key) is not None))
+        except (OSError, ConfigError) as error:  # zmq.ZMQError is an OSError
             self._callers.close()
             router.close()
+            self._path.unlink(missing_ok=True)
+            if isinstance(error, ConfigError):
+                raise
             raise ConfigError(f"the socket {self._path} cannot be made: {error}", code="runtime-dir") from None
-        finally:
-            os.umask(mask)
         self._socket = router
         self._fd: int = router.getsockopt(zmq.FD)  # type: ignore[assignment]
         self._loop.add_reader(self._fd, self._drain)
@@ -178,7 +207,9 @@ class Endpoint:
     def _take(self, frame: zmq.Frame) -> None:
         if self._arriving is None:
             fd: int = frame.get(zmq.SRCFD)
-            self._arriving = _Arriving(self._limits, Peer(self._callers.of(frame.bytes, fd), (frame.bytes,)))
+            key = "" if self._gate is None else key_of(frame)
+            caller = self._callers.of(frame.bytes, fd, key)
+            self._arriving = _Arriving(self._limits, Peer(caller, (frame.bytes,), key))
             return
         found = self._arriving
         found.add(frame)

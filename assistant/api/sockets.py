@@ -6,11 +6,13 @@ the daemon.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import socket
 import stat
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from assistant import paths
@@ -19,6 +21,7 @@ from assistant.errors import AssistantError, ConfigError
 
 COMMAND = "command.sock"
 CONTROL = "control.sock"
+EVENTS = "events.sock"
 _LOCK = "daemon.lock"
 _LONGEST = 107
 """Bytes of a path in a `sockaddr_un`, its closing NUL apart."""
@@ -53,24 +56,50 @@ def prepared(directory: Path) -> Path:
 
 def trusted(directory: Path) -> Path:
     """Of a folder that exists. Raises `ConfigError` when somebody else could have put sockets into it."""
+    return checked_private(directory, "the sockets", "XDG_RUNTIME_DIR")
+
+
+def checked_private(directory: Path, what: str, setting: str) -> Path:
+    """`what` is kept in it, `setting` moves it. Raises `ConfigError` unless the folder is ours alone, and no link."""
     try:
         found = directory.lstat()
+        above = directory.parent.stat()
     except OSError as error:
-        raise _refused(directory, error.strerror or str(error)) from None
+        raise _refused(directory, error.strerror or str(error), what, setting) from None
+    mode = stat.S_IMODE(found.st_mode)
     if not stat.S_ISDIR(found.st_mode):
-        raise _refused(directory, "it is a link or a file, not a folder")
+        raise _refused(directory, "it is a link or a file, not a folder", what, setting)
     if found.st_uid != os.geteuid():
-        raise _refused(directory, f"it belongs to user {found.st_uid}")
-    if stat.S_IMODE(found.st_mode) & 0o077:
-        raise _refused(directory, f"others may enter it (mode {stat.S_IMODE(found.st_mode):o}); chmod 700 it")
+        raise _refused(directory, f"it belongs to user {found.st_uid}", what, setting)
+    if mode & 0o077:
+        raise _refused(directory, f"others may enter it (mode {mode:o}); chmod 700 it", what, setting)
+    if above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX:
+        raise _refused(directory, f"anybody may put another folder in its place in {directory.parent}", what, setting)
     return directory
 
 
-def _refused(directory: Path, why: str) -> ConfigError:
+def _refused(directory: Path, why: str, what: str = "the sockets", setting: str = "XDG_RUNTIME_DIR") -> ConfigError:
     return ConfigError(
-        f"the sockets cannot be in {directory}: {why}; or set XDG_RUNTIME_DIR to a folder of your own",
-        code="runtime-dir",
+        f"{what} cannot be in {directory}: {why}; or set {setting} to a folder of your own",
+        code="runtime-dir" if setting == "XDG_RUNTIME_DIR" else None,
     )
+
+
+@contextlib.contextmanager
+def fresh(path: Path) -> Iterator[None]:
+    """Around the bind of a socket: it is made 0600, in place of one that a killed daemon left there.
+
+    The caller holds the daemon's lock. Raises `ConfigError` when the file system makes something else of it.
+    """
+    path.unlink(missing_ok=True)
+    mask = os.umask(0o177)
+    try:
+        yield
+    finally:
+        os.umask(mask)
+    found = path.lstat()
+    if not stat.S_ISSOCK(found.st_mode) or stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid != os.geteuid():
+        raise _refused(path.parent, f"{path.name} was made with mode {stat.S_IMODE(found.st_mode):o}, not 600")
 
 
 def somebody_listens(path: Path) -> bool:

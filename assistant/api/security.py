@@ -1,0 +1,234 @@
+"""The door for clients from the network: TCP with CURVE alone, and for listed keys alone.
+
+CURVE (rfc.zeromq.org/spec/26) encrypts, and proves that a client has the secret of its public key. libzmq asks us with
+ZAP (rfc.zeromq.org/spec/27) which keys come in. Whoever is refused gets no answer, and one line in the log.
+Imports zmq, `allowed`, `keys`, `rights`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import zmq
+from zmq.utils import z85
+
+from assistant.api import keys as key_files
+from assistant.api import rights
+from assistant.api.allowed import Allowed, AllowList
+from assistant.api.rights import Right
+from assistant.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_S = 5.0
+"""A client that has been silent for so long is asked whether it is there, and is gone if it does not answer for as long
+again."""
+_ZAP = "inproc://zeromq.zap.01"
+_KEY = "X-Key"
+"""The property of a message that holds its sender's public key; set by us, and whatever a client says is not used."""
+_LOOK_S = 1.0
+_TELL_S = 60.0
+_ENCRYPTED = 64
+"""Bytes that CURVE adds to a frame, at most."""
+
+
+class Place(IntEnum):
+    """A socket, by its distance from the first port."""
+
+    COMMAND = 0
+    CONTROL = 1
+    EVENTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """What is needed to listen at TCP."""
+
+    host: str
+    port: int
+    keys: key_files.Keys
+    allowed: AllowList
+
+    def address(self, place: Place) -> str:
+        return f"tcp://{self.host}:{self.port + place}"
+
+
+def remote_access(host: str, port: int, folder: Path) -> Remote:
+    """Raises `ConfigError` when there are no keys, or nobody is listed: TCP is never open to whoever comes."""
+    keys = key_files.read_server(folder)
+    allowed = AllowList(folder / key_files.CLIENTS)
+    if not allowed.look():
+        raise ConfigError(
+            f"api.tcp is set, but no client is listed in {folder / key_files.CLIENTS}; make one with"
+            " 'assistant config keys --client NAME'"
+        )
+    return Remote(host, port, keys, allowed)
+
+
+def key_of(frame: zmq.Frame) -> str:
+    """The public key of who sent this frame, as CURVE has proved it; empty for a client of this machine.
+
+    Of the message itself: its descriptor may be another client's by now.
+    """
+    try:
+        found = frame.get(_KEY) if frame.get("User-Id") else ""
+    except zmq.ZMQError:
+        return ""
+    return str(found)
+
+
+class Refusals:
+    """One line in the log for many refusals: at once, and then once a minute with how many there were."""
+
+    def __init__(
+        self, warn: Callable[[str], object] = log.warning, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._warn, self._clock = warn, clock
+        self._told_at = -_TELL_S
+        self._untold = 0
+        self._last = ""
+
+    def add(self, address: str, why: str) -> None:
+        self._untold += 1
+        self._last = f"{address}: {why}"
+        self.tell()
+
+    def tell(self) -> None:
+        """What has not been told yet, if it is time for that."""
+        if self._untold and self._clock() - self._told_at >= _TELL_S:
+            what = "a connection" if self._untold == 1 else f"{self._untold} connections"
+            self._warn(f"{what} from the network refused; the last one from {self._last}")
+            self._told_at, self._untold = self._clock(), 0
+
+
+class Guard:
+    """Of one zmq context: answers ZAP inside the loop, and knows what each key may do."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], remote: Remote) -> None:
+        self._context, self._remote = context, remote
+        self._refusals = Refusals()
+        self._losers: list[Callable[[], None]] = []
+        self._known: dict[str, Allowed] = {}
+        self._loop: asyncio.AbstractEventLoop
+        self._socket: zmq.Socket[bytes] | None = None
+
+    def open(self) -> None:
+        """Before any socket is bound by `bind`."""
+        self._loop = asyncio.get_running_loop()
+        self._socket = self._context.socket(zmq.REP)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.bind(_ZAP)
+        self._fd: int = self._socket.getsockopt(zmq.FD)  # type: ignore[assignment]
+        self._loop.add_reader(self._fd, self._drain)
+        self._known = self._remote.allowed.look()
+        self._timer = self._loop.call_later(_LOOK_S, self._watch)
+        self._drain()
+
+    def bind(self, socket: zmq.Socket[bytes], place: Place, frame_bytes: int, heartbeat_s: float = HEARTBEAT_S) -> None:
+        """Binds it to TCP as well; what it was bound to before stays as it was. Raises `ConfigError`."""
+        address = self._remote.address(place)
+        keys = self._remote.keys
+        options: tuple[tuple[int, Any], ...] = (
+            (zmq.CURVE_SERVER, 1),
+            (zmq.CURVE_PUBLICKEY, keys.public.encode()),
+            (zmq.CURVE_SECRETKEY, keys.secret.encode()),
+            (zmq.ZAP_DOMAIN, place.name.lower().encode()),
+            (zmq.ZAP_ENFORCE_DOMAIN, 1),  # without us to ask, nobody comes in
+            (zmq.IPV6, int(":" in self._remote.host)),
+            (zmq.MAXMSGSIZE, frame_bytes + _ENCRYPTED),
+            (zmq.HEARTBEAT_IVL, round(heartbeat_s * 1000)),
+            (zmq.HEARTBEAT_TIMEOUT, round(heartbeat_s * 1000)),
+            (zmq.HEARTBEAT_TTL, round(heartbeat_s * 4000)),
+        )
+        try:
+            for option, value in options:
+                socket.setsockopt(option, value)
+            socket.bind(address)
+        except zmq.ZMQError as error:
+            raise ConfigError(f"api.tcp: {address} cannot be listened at: {error}") from None
+
+    def allowed(self, key: str) -> Allowed | None:
+        """As of now."""
+        return self._remote.allowed.of(key)
+
+    def permit(self, key: str, command: Any) -> None:
+        """`command`: a struct of `wire`. Raises `UsageError` code "forbidden"; never for a client of this machine."""
+        if key:
+            rights.check(self.rights(key), command)
+
+    def rights(self, key: str) -> frozenset[Right]:
+        """Of somebody from the network. Raises `UsageError` code "forbidden" when the key is not listed any more."""
+        known = self.allowed(key)
+        if known is None:
+            self._loop.call_soon(self._look)  # whoever it is, is shown out
+            raise rights.forbidden("the key of this client is not listed any more")
+        return known.rights
+
+    def may_follow(self, key: str) -> bool:
+        """Whether the events of everybody are for this key."""
+        known = self.allowed(key)
+        return known is not None and Right.OBSERVE in known.rights
+
+    def on_loss(self, loser: Callable[[], None]) -> None:
+        """Called when somebody's rights have changed: connections that are not allowed any more are to be ended."""
+        self._losers.append(loser)
+
+    def refused(self, address: str, why: str) -> None:
+        self._refusals.add(address, why)
+
+    # --- ZAP --------------------------------------------------------------------------------------------------------
+    def _drain(self) -> None:
+        with contextlib.suppress(zmq.Again):
+            while self._socket is not None:
+                self._socket.send_multipart(self._answer(self._socket.recv_multipart(zmq.NOBLOCK)), zmq.NOBLOCK)
+
+    def _answer(self, request: list[bytes]) -> list[bytes]:
+        _, number, domain, address, _, mechanism, *credentials = request
+        key = z85.encode(credentials[0]).decode() if mechanism == b"CURVE" and credentials else ""
+        known = self.allowed(key)
+        why = ""
+        if known is None:
+            why = f"unknown key {key}"
+        elif domain == b"events" and Right.OBSERVE not in known.rights:
+            why = f"{known.name} may not observe"
+        if known is None or why:
+            self._refusals.add(address.decode("ascii", "replace"), why)
+            # 300, not 400: the connection ends without a word
+            return [b"1.0", number, b"300", b"", b"", b""]
+        return [b"1.0", number, b"200", b"", known.name.encode(), _property(_KEY, key)]
+
+    # --- the list changes -------------------------------------------------------------------------------------------
+    def _watch(self) -> None:
+        self._timer = self._loop.call_later(_LOOK_S, self._watch)
+        self._refusals.tell()
+        self._look()
+
+    def _look(self) -> None:
+        now = self._remote.allowed.look()
+        if now == self._known or self._socket is None:
+            return
+        self._known = now
+        log.info("the list of clients has changed; %d are in it", len(now))
+        for loser in self._losers:
+            loser()
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._timer.cancel()
+            self._loop.remove_reader(self._fd)
+            self._socket.close()
+            self._socket = None
+
+
+def _property(name: str, value: str) -> bytes:
+    """As ZMTP writes one (rfc.zeromq.org/spec/23)."""
+    return bytes((len(name),)) + name.encode() + struct.pack(">I", len(value)) + value.encode()
