@@ -20,6 +20,7 @@ import msgspec
 from assistant import paths
 from assistant.config_checks import check
 from assistant.config_sections import (
+    Api,
     Asr,
     Audio,
     Cues,
@@ -49,6 +50,7 @@ class Config(Section, frozen=True, kw_only=True):
     listen: Listen = Listen()
     memory: Memory = Memory()
     stages: Stages = Stages()
+    api: Api = Api()
     wyoming: Wyoming = Wyoming()
     metrics: Metrics = Metrics()
     log: Log = Log()

@@ -12,6 +12,7 @@ from assistant.errors import ConfigError
 from assistant.messages import Stage
 
 _AT_LEAST: dict[str, float] = {  # 0 where nothing is said
+    "api.deadline_s": 1,
     "memory.keep_alive_s": -1,
     "listen.max_s": 1,
     "listen.no_speech_s": 0.5,

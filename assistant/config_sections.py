@@ -149,6 +149,13 @@ class Stages(Section, frozen=True, kw_only=True):
     tts: Tts = Tts()
 
 
+class Api(Section, frozen=True, kw_only=True):
+    """The daemon's sockets; see docs/protocol.md."""
+
+    deadline_s: float = 30
+    """A query that could not be answered within this time, at the pace that was measured, is refused at once."""
+
+
 class Wyoming(Section, frozen=True, kw_only=True):
     """Home Assistant's protocol; see docs/home-assistant.md."""
 

@@ -45,6 +45,7 @@ def main(args: list[str]) -> int:
 async def _serve(config: Config) -> None:
     from assistant import paths
     from assistant.api import sockets
+    from assistant.api.admission import Limits
     from assistant.api.handlers import Handlers
     from assistant.api.queries import QueryEvents
     from assistant.api.server import Server
@@ -58,6 +59,7 @@ async def _serve(config: Config) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     folder = sockets.prepared(paths.runtime_dir())
     events = QueryEvents()
+    line = Limits(slots=config.stages.llm.slots, deadline_s=config.api.deadline_s)
     handlers = Handlers(config.stages.intent.handler_timeout_s)
     # the lock comes first: of two that start at the same moment, one touches nothing of the other
     with sockets.DaemonLock(folder):
@@ -65,7 +67,7 @@ async def _serve(config: Config) -> None:
             Assistant(
                 config, owner=paths.daemon_owner(), emit=events, voice=config.audio.enabled, handlers=handlers
             ) as assistant,
-            Server(assistant, events, folder, stop.set, handlers),
+            Server(assistant, events, folder, stop.set, handlers, line),
             Watchdog(notifier),
         ):
             for what in assistant.missing():
