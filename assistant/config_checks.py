@@ -25,6 +25,7 @@ _AT_LEAST: dict[str, float] = {  # 0 where nothing is said
     "stages.tts.length_scale": 0.1,
     "stages.intent.handler_timeout_s": 0.1,
     **{f"stages.{stage.value}.{key}": 0.001 for stage in Stage for key in ("start_timeout_s", "step_timeout_s")},
+    **{f"stages.{stage}.deadline_s": 0.1 for stage in ("asr", "llm", "tts")},
 }
 
 
@@ -43,6 +44,7 @@ _AT_MOST: dict[str, float] = {
     "stages.tts.length_scale": 10,
     "stages.intent.handler_timeout_s": 60,
     **{f"stages.{stage}.threads": 256 for stage in ("asr", "llm", "tts")},
+    **{f"stages.{stage}.deadline_s": 600 for stage in ("asr", "llm", "tts")},
 }
 _MOST = 1e9
 """Of every other number: a budget of an exabyte is a typing error, and an infinite time-out is no time-out."""

@@ -76,9 +76,18 @@ class Memory(Section, frozen=True, kw_only=True):
 
 class Asr(Section, frozen=True, kw_only=True):
     engine: str = "whisper"
+    """whisper | vosk | wyoming; "wyoming" sends recordings to the server at `uri`."""
     model: str = "whisper-tiny.en"
     language: str = ""
     """Of a multilingual whisper model, for example "fr"; empty = found out from the audio."""
+    uri: str = "tcp://127.0.0.1:10300"
+    """Of a Wyoming server: tcp://host:port or unix:///path."""
+    remote_model: str = ""
+    """That the server shall use; empty = its own choice."""
+    deadline_s: float = 10
+    """To the server's first result, and between results."""
+    fallback: bool = True
+    """When the server fails, `model` takes its place, if it is installed."""
     threads: int = 0
     """0 = physical cores."""
     start_timeout_s: float = 30
@@ -97,6 +106,7 @@ class Intent(Section, frozen=True, kw_only=True):
 
 class Llm(Section, frozen=True, kw_only=True):
     engine: str = "mnn"
+    """mnn | openai; "openai" sends conversations to the OpenAI-compatible server at `url`."""
     model: str = "smollm2-135m-instruct"
     small_model: str = ""
     """Taken instead while the machine is pressed hard (heat, memory, supply); empty = none."""
@@ -126,6 +136,20 @@ class Llm(Section, frozen=True, kw_only=True):
     repetition_penalty: float = 1.1
     seed: int = -1
     """-1 = a new one for each answer."""
+    url: str = "http://127.0.0.1:8080/v1"
+    """Of an OpenAI-compatible server, with its version; http or https."""
+    remote_model: str = ""
+    """That the server shall use; empty = its own choice."""
+    api_key_file: str = ""
+    """A file with the server's key, and nothing else."""
+    api_key_env: str = ""
+    """Instead of a file: the name of the environment variable that holds the key."""
+    ca_file: str = ""
+    """Certificates to trust instead of the system's, for a server with one of its own."""
+    deadline_s: float = 10
+    """To the server's first text, and between texts."""
+    fallback: bool = True
+    """When the server fails, `model` takes its place, if it is installed."""
     start_timeout_s: float = 120
     """The first start of a model builds its mapped weights, which takes seconds per GB."""
     step_timeout_s: float = 60
@@ -133,7 +157,16 @@ class Llm(Section, frozen=True, kw_only=True):
 
 class Tts(Section, frozen=True, kw_only=True):
     engine: str = "piper"
+    """piper | wyoming; "wyoming" sends answers to the server at `uri`."""
     model: str = "en_US-joe-medium"
+    uri: str = "tcp://127.0.0.1:10200"
+    """Of a Wyoming server: tcp://host:port or unix:///path."""
+    remote_model: str = ""
+    """The voice that the server shall use; empty = its own choice."""
+    deadline_s: float = 10
+    """To the server's first sound, and between pieces of it."""
+    fallback: bool = True
+    """When the server fails, `model` takes its place, if it is installed."""
     length_scale: float = 1.0
     """How long sounds take: 1.2 speaks slower, 0.9 faster."""
     threads: int = 0

@@ -19,6 +19,7 @@
       x StageDied             its process ended (retryable)
       x StageHung             made no progress in time (retryable)
       x EngineFailed          the engine raised
+      x RemoteFailed          a server that does a stage's work cannot be reached, refuses, or is too late (retryable)
     * HandlerFailed           another program that carries out an intent gave no answer, or an error
     * NoSpeech                nothing was said, or nothing was understood
     * DeviceError             microphone or speaker
@@ -161,6 +162,11 @@ class StageHung(StageError):
 class EngineFailed(StageError):
     default_code = "engine-failed"
     suspects_cache = True
+
+
+class RemoteFailed(StageError):
+    default_code = "remote-failed"
+    retryable = True
 
 
 class HandlerFailed(AssistantError):
