@@ -61,14 +61,20 @@ def front_settings(config: Config, store: ModelStore) -> FrontSettings:
             refractory_s=wake.refractory_s,
             vad_gate=wake.vad_gate,
         ),
-        endpoint=EndpointSettings(
-            speech_start_s=listen.speech_start_s,
-            end_silence_s=SILENCES_S[listen.silence],
-            pause_s=min(EndpointSettings().pause_s, SILENCES_S[listen.silence]),
-            no_speech_s=listen.no_speech_s,
-            max_s=listen.max_s,
-        ),
+        endpoint=endpoint_settings(config),
         pre_roll_s=listen.pre_roll_s,
+    )
+
+
+def endpoint_settings(config: Config) -> EndpointSettings:
+    """When somebody has begun and finished speaking."""
+    listen, silence_s = config.listen, SILENCES_S[config.listen.silence]
+    return EndpointSettings(
+        speech_start_s=listen.speech_start_s,
+        end_silence_s=silence_s,
+        pause_s=min(EndpointSettings().pause_s, silence_s),
+        no_speech_s=listen.no_speech_s,
+        max_s=listen.max_s,
     )
 
 

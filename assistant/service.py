@@ -51,6 +51,7 @@ async def _serve(config: Config) -> None:
     from assistant.api.server import Server
     from assistant.cli_output import say
     from assistant.daemon import Assistant
+    from assistant.daemon_voice import endpoint_settings
     from assistant.notify import Notifier, Watchdog
 
     notifier = Notifier()
@@ -67,7 +68,7 @@ async def _serve(config: Config) -> None:
             Assistant(
                 config, owner=paths.daemon_owner(), emit=events, voice=config.audio.enabled, handlers=handlers
             ) as assistant,
-            Server(assistant, events, folder, stop.set, handlers, line),
+            Server(assistant, events, folder, stop.set, handlers, line, endpoint_settings(config)),
             Watchdog(notifier),
         ):
             for what in assistant.missing():

@@ -59,11 +59,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "pipeline": ("errors", "messages", "query", "conversation", "sentences", "speech_", "skills", "audio",
                  "memory_orchestrator", "stages", "tasks", "wake_phrase"),
     # knows no daemon: it is handed what it speaks for
-    "api.wire": ("errors", "messages"),
+    "api.wire": ("errors", "messages", "api.wire"),
     "api.framing": ("api", "errors"),
     "api.sockets": ("closing", "errors", "paths"),
+    "api.live": ("errors", "messages", "query", "audio"),
     "api.wyoming": ("errors", "messages", "query", "api.sockets", "api.loopback", "api.wyoming"),
-    "api": ("closing", "errors", "messages", "query", "api"),
+    "api": ("closing", "errors", "messages", "query", "api", "audio.front_messages"),
     # the microphone and the speaker of a daemon: it is handed the assistant that it speaks for
     "voice": ("errors", "messages", "query", "audio", "recordings", "stages.fork_client", "tasks", "voice"),
     "daemon": ("",),

@@ -1,4 +1,7 @@
-"""`ask`: from a message to a query in the line, and its replies in order to whoever asked. Imports `queries`."""
+"""`ask`: from a message to a query in the line, and its replies in order to whoever asked.
+
+Imports `queries` and `live`.
+"""
 
 from __future__ import annotations
 
@@ -6,34 +9,46 @@ import asyncio
 import logging
 
 from assistant.api import framing, wire
+from assistant.api.callers import Caller
 from assistant.api.endpoint import Peer, PeerGone
 from assistant.api.jobs import Job
+from assistant.api.live import MAX_BYTES, SentSpeech
 from assistant.api.queries import Queries
 from assistant.api.replies import Replies
+from assistant.audio.front_messages import EndpointSettings
 from assistant.errors import UsageError
 
 log = logging.getLogger(__name__)
 
 
 class Asking:
-    def __init__(self, queries: Queries, replies: Replies) -> None:
-        self._queries, self._replies = queries, replies
+    def __init__(self, queries: Queries, replies: Replies, endpoint: EndpointSettings) -> None:
+        """`endpoint`: when somebody has finished speaking whose sound a client sends."""
+        self._queries, self._replies, self._endpoint = queries, replies, endpoint
+        self._sent: dict[tuple[Caller, str], SentSpeech] = {}
+        """What is being spoken, by its client and the id of its `ask`."""
         self.deliveries: set[asyncio.Task[None]] = set()
         """Replies on their way."""
 
     def ask(self, peer: Peer, message: framing.Received) -> None:
         """Raises `UsageError`, `BusyNow`, `Cancelled`; what comes later is told as replies."""
         ask: wire.Ask = message.data
-        if (ask.text is None) != bool(message.pcm):
+        if (ask.text is None) != bool(message.pcm or ask.more):
             raise UsageError("`ask` takes a `text` or PCM frames behind the header, and not both", code="bad-message")
-        if len(message.pcm) % 2:
-            raise UsageError("the PCM frames hold half a sample; s16le mono at 16 kHz is expected", code="bad-message")
+        _check_samples(message.pcm)
+        key = (peer.caller, message.id)
+        if key in self._sent:
+            raise UsageError(f"sound for an `ask` with the id {message.id[:64]!r} is still coming", code="bad-message")
         outbox: asyncio.Queue[list[bytes]] = asyncio.Queue()
 
         def tell(reply: wire.Reply, pcm: bytes) -> None:
             outbox.put_nowait(framing.encode(reply, parent=message.id, pcm=pcm))
 
-        job = Job(ask, message.pcm, tell, client=peer.caller)
+        sent = SentSpeech(self._endpoint, endpointing=ask.endpointing) if ask.more else None
+        job = Job(ask, message.pcm, tell, client=peer.caller, live=sent)
+        if sent is not None:
+            job.size = MAX_BYTES  # what it may become
+            sent.put(message.pcm, False)
         self._queries.submit(job)
 
         def abandoned(_: object) -> None:
@@ -46,6 +61,18 @@ class Asking:
         task.add_done_callback(self.deliveries.discard)
         # a client may stay for years: nothing of its queries stays with it
         task.add_done_callback(lambda _: peer.left.remove_done_callback(abandoned))
+        if sent is not None:
+            self._sent[key] = sent
+            task.add_done_callback(lambda _: self._sent.pop(key))
+
+    def sound(self, peer: Peer, message: framing.Received) -> None:
+        """The next sound of an `ask` with `more`. Raises `UsageError`."""
+        told: wire.AskSound = message.data
+        _check_samples(message.pcm)
+        sent = self._sent.get((peer.caller, told.ask))
+        if sent is None:
+            raise UsageError(f"no `ask` of yours with the id {told.ask[:64]!r} takes sound", code="query-unknown")
+        sent.put(message.pcm, told.last)
 
     def _abandoned(self, job: Job) -> None:
         if not job.ended:
@@ -62,3 +89,8 @@ class Asking:
                 return self._abandoned(job)
             if job.ended and outbox.empty():
                 return
+
+
+def _check_samples(pcm: bytes) -> None:
+    if len(pcm) % 2:
+        raise UsageError("the PCM frames hold half a sample; s16le mono at 16 kHz is expected", code="bad-message")

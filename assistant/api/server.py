@@ -1,4 +1,4 @@
-"""The daemon's two ROUTER sockets: commands, and controls that never wait behind them. Imports zmq; knows no pipeline.
+"""The daemon's sockets: commands, controls that never wait behind them, and events. Imports zmq; knows no pipeline.
 
 Every message gets an answer, whatever is in it; nothing that a client sends or stops reading ends the daemon.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -20,10 +21,12 @@ from assistant.api import admission, framing, sockets, wire
 from assistant.api.asking import Asking
 from assistant.api.backend import Backend, Voice
 from assistant.api.endpoint import Endpoint, Limits, Peer
+from assistant.api.events import Publisher
 from assistant.api.handlers import Handlers
 from assistant.api.orders import Orders
 from assistant.api.queries import Queries, QueryEvents
 from assistant.api.replies import Replies
+from assistant.audio.front_messages import EndpointSettings
 from assistant.errors import AssistantError, Cancelled, UsageError
 from assistant.messages import Stage
 
@@ -47,11 +50,13 @@ class Server:
         stop: Callable[[], None],
         handlers: Handlers | None = None,
         line: admission.Limits | None = None,
+        endpoint: EndpointSettings | None = None,
     ) -> None:
         """`folder` is prepared and locked by the caller; `stop` is called for `shutdown`; `handlers`: what the backend
-        asks for intents that other programs carry out; `line`: how many queries run and wait."""
+        asks for intents that other programs carry out; `line`: how many queries run and wait; `endpoint`: when somebody
+        has finished speaking whose sound a client sends."""
         self._handlers = Handlers() if handlers is None else handlers
-        self._backend, self._stop = backend, stop
+        self._backend, self._events, self._stop = backend, events, stop
         self._queries = Queries(backend.answer, events, limits=line)
         self._stopping = False
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -59,10 +64,13 @@ class Server:
         self._controls = Endpoint(self._context, folder / sockets.CONTROL, _CONTROL_LIMITS, self._control)
         self._replies, self._control_replies = Replies(self._commands), Replies(self._controls)
         self._orders = Orders(self._replies)
-        self._asking = Asking(self._queries, self._replies)
+        self._asking = Asking(self._queries, self._replies, endpoint or EndpointSettings())
+        self._publisher = Publisher(self._context, folder / sockets.EVENTS)
 
     async def __aenter__(self) -> Self:
         try:
+            await self._publisher.open()
+            self._events.listeners.append(self._publisher)
             await self._commands.open()
             await self._controls.open()
         except BaseException:
@@ -86,6 +94,9 @@ class Server:
     async def _close(self) -> None:
         await self._commands.close()
         await self._controls.close()
+        if self._publisher in self._events.listeners:
+            self._events.listeners.remove(self._publisher)
+        await self._publisher.close()
         # waits for the last replies to leave, a tenth of a second at most
         self._context.term()
 
@@ -97,11 +108,13 @@ class Server:
             message = framing.decode(frames, wire.COMMANDS)
             if self._stopping:
                 raise Cancelled("the daemon is stopping")
-            if message.pcm and not isinstance(message.data, wire.Ask):
-                raise UsageError("only `ask` takes sound", code="bad-message")
+            if message.pcm and not isinstance(message.data, wire.Ask | wire.AskSound):
+                raise UsageError("only `ask` and `ask-sound` take sound", code="bad-message")
             match message.data:
                 case wire.Ask():
                     self._asking.ask(peer, message)
+                case wire.AskSound():
+                    self._asking.sound(peer, message)
                 case wire.Say(text=text):
                     self._orders.begin(peer, message.id, "what is said", self._say(text), for_them=True)
                 case wire.Load(stage=stage, keep_alive_s=keep_alive_s):
@@ -143,6 +156,12 @@ class Server:
                 return wire.Pong(version=__version__, pid=os.getpid())
             case wire.GetStatus():
                 return self._backend.status()
+            case wire.GetPs():
+                status = self._backend.status()
+                return wire.Ps(stages=status.stages, memory=status.memory, pressure=status.pressure.level)
+            case wire.GetSnapshot():
+                status, events = self._backend.status(), self._publisher
+                return wire.Snapshot(seq=events.seq, time=round(time.time(), 3), counts=events.counts, status=status)
             case wire.Cancel(query_id=query_id):
                 found = self._queries.cancel(query_id)
                 if self._backend.voice is not None:

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 import msgspec
 
+from assistant.api import wire_events
 from assistant.errors import AssistantError
-from assistant.messages import ErrorReport, QueryReport, Stage
-from assistant.messages_status import StageStatus, Status, VoiceStatus
+from assistant.messages import ErrorReport, Level, QueryReport, Stage
+from assistant.messages_status import MemoryStatus, StageStatus, Status, VoiceStatus
 
 MAX_AGE_MS = 3_600_000
 
@@ -22,7 +23,8 @@ class Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 # --- commands at command.sock ---------------------------------------------------------------------------------------
 class Ask(Data, frozen=True, kw_only=True):
-    """One query; the PCM frames are its recording (s16le mono 16 kHz) when `text` is null."""
+    """One query. When `text` is null its recording comes in the PCM frames behind it, or, with `more`, while somebody
+    speaks: then `ask-sound` messages bring the rest."""
 
     text: str | None = None
     speech: bool = False
@@ -35,6 +37,19 @@ class Ask(Data, frozen=True, kw_only=True):
     """The name of the conversation that it goes on with; None = it has no history and leaves none."""
     urgency: str = "normal"
     """critical | normal | background."""
+    more: bool = False
+    """More sound follows, as `ask-sound`."""
+    endpointing: bool = True
+    """With `more`: it also ends when the daemon hears that the speaker has finished, not only with `last`."""
+
+
+class AskSound(Data, frozen=True, kw_only=True):
+    """The next sound of an `ask` with `more`; answered only if it is wrong. What comes after the end is ignored."""
+
+    ask: str
+    """The `id` of that `ask`, by the same client."""
+    last: bool = False
+    """That was all; this message may bring no sound."""
 
 
 class Say(Data, frozen=True, kw_only=True):
@@ -84,6 +99,14 @@ class GetStatus(Data, frozen=True, kw_only=True):
     pass
 
 
+class GetPs(Data, frozen=True, kw_only=True):
+    """What is loaded, and the memory."""
+
+
+class GetSnapshot(Data, frozen=True, kw_only=True):
+    """Where the events are, and the state that they have led to: for a subscriber that missed some."""
+
+
 class Cancel(Data, frozen=True, kw_only=True):
     query_id: str | None = None
     """None: the query that runs now."""
@@ -109,6 +132,7 @@ class Volume(Data, frozen=True, kw_only=True):
 
 COMMANDS: dict[str, type[Data]] = {
     "ask": Ask,
+    "ask-sound": AskSound,
     "say": Say,
     "load": Load,
     "unload": Unload,
@@ -118,6 +142,8 @@ COMMANDS: dict[str, type[Data]] = {
 CONTROLS: dict[str, type[Data]] = {
     "ping": Ping,
     "status": GetStatus,
+    "ps": GetPs,
+    "snapshot": GetSnapshot,
     "cancel": Cancel,
     "shutdown": Shutdown,
     "listen": Listen,
@@ -194,6 +220,26 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     query_id: str
 
 
+class Ps(msgspec.Struct, frozen=True, kw_only=True):
+    """The JSON of `assistant ps`."""
+
+    stages: tuple[StageStatus, ...]
+    memory: MemoryStatus
+    pressure: Level
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """What `status` says has led up to the event `seq`."""
+
+    seq: int
+    """Of the last event so far; 0 = none."""
+    time: float
+    """Unix seconds."""
+    counts: dict[str, int]
+    """By name of event: how many there were."""
+    status: Status
+
+
 class Pong(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     pid: int
@@ -219,6 +265,8 @@ Reply = (
     | Unloaded
     | Pong
     | Status
+    | Ps
+    | Snapshot
     | Cancelling
     | Stopping
     | VoiceStatus
@@ -237,6 +285,8 @@ REPLIES: dict[str, type[Any]] = {
     "unloaded": Unloaded,
     "pong": Pong,
     "status": Status,
+    "ps": Ps,
+    "snapshot": Snapshot,
     "cancelling": Cancelling,
     "stopping": Stopping,
     "voice": VoiceStatus,
@@ -244,7 +294,27 @@ REPLIES: dict[str, type[Any]] = {
     "handle": Handle,
     "answered": Answered,
 }
-NAMES |= {kind: name for name, kind in REPLIES.items()}
+NAMES |= {kind: name for kinds in (REPLIES, wire_events.BROADCASTS) for name, kind in kinds.items()}
+
+ANSWERS: dict[str, tuple[str, ...]] = {
+    "ask": ("accepted", "started", "event", "audio", "report"),
+    "ask-sound": (),
+    "say": ("report",),
+    "load": ("loaded",),
+    "unload": ("unloaded",),
+    "register": ("registered", "handle"),
+    "answer": ("answered",),
+    "ping": ("pong",),
+    "status": ("status",),
+    "ps": ("ps",),
+    "snapshot": ("snapshot",),
+    "cancel": ("cancelling",),
+    "shutdown": ("stopping",),
+    "listen": ("voice",),
+    "mute": ("voice",),
+    "volume": ("voice",),
+}
+"""What may come back for each command, in this order; `error` for any of them."""
 
 
 def failure(error: AssistantError) -> Failure:
