@@ -1,90 +1,66 @@
 """The client of a running daemon: blocking, thin, with a deadline on everything. Plain pyzmq.
 
-Whoever calls it needs no event loop and no knowledge of frames; errors of the daemon are raised as they were there.
+Whoever calls it needs no event loop and no knowledge of frames. What is said and waited for is in `dialogue`; here are
+the sockets alone.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import zmq
 
-from assistant.api import framing, sockets, wire
-from assistant.closing import Closing
-from assistant.errors import (
-    AssistantError,
-    BusyNow,
-    Cancelled,
-    DeviceError,
-    EngineFailed,
-    ExitCode,
-    MemoryRefused,
-    ModelError,
-    NotRunning,
-    StageError,
-    UsageError,
+from assistant.api import framing, sockets, wire, wire_events
+from assistant.api.addresses import SEND_S, Address, Local
+from assistant.api.dialogue import (
+    NOT_ANSWERING,
+    ORDER_S,
+    REPLY_S,
+    SILENCE_S,
+    Call,
+    Dialogue,
+    Send,
+    Steps,
+    Told,
+    Wait,
+    ping,
+    raised,
 )
+from assistant.api.feed import WELCOME, Feed
+from assistant.closing import Closing
+from assistant.errors import NotRunning
 from assistant.messages import Stage
 from assistant.messages_status import Status, VoiceStatus
 
+__all__ = ["NOT_ANSWERING", "ORDER_S", "REPLY_S", "Client", "found", "raised"]
+
 T = TypeVar("T")
-
-REPLY_S = 5.0
-"""For a reply that no work stands behind: it takes milliseconds, and longer where pages come back from a slow card."""
-NOT_ANSWERING = "not-answering"
-"""The code of a `NotRunning` when a process has the socket open, and says nothing."""
-ORDER_S = 180.0
-"""For a load, which may lay out weights first."""
-_SILENCE_S = 2.0
-"""After this we look whether the daemon is still there."""
-_SEND_S = 5.0
-
-_BY_EXIT_CODE: dict[int, type[AssistantError]] = {
-    ExitCode.USAGE: UsageError,
-    ExitCode.NOT_RUNNING: NotRunning,
-    ExitCode.BUSY: BusyNow,
-    ExitCode.MEMORY: MemoryRefused,
-    ExitCode.MODEL: ModelError,
-    ExitCode.AUDIO_DEVICE: DeviceError,
-    ExitCode.CANCELLED: Cancelled,
-}
-
-
-def raised(told: wire.Failure) -> AssistantError:
-    """The error of a reply, with the exit code and the retry hint that it had where it was raised."""
-    base = _BY_EXIT_CODE.get(told.exit_code, StageError)
-    error = base(told.message, code=told.code, stage=told.stage, retry_after_ms=told.retry_after_ms)
-    error.__dict__["retryable"] = told.retryable  # of this one, whatever its class says
-    return error
 
 
 class Client(Closing):
     """`with Client() as client:`; used by one thread. One query at a time."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        """Connects to the sockets in `folder` (default: this user's).
+    def __init__(self, folder: Path | None = None, *, address: Address | None = None) -> None:
+        """Connects to the sockets in `folder` (default: this user's), or to `address`.
 
         Raises `NotRunning` when nobody listens, `ConfigError` when it may be somebody else who does.
         """
-        self._folder = folder or sockets.folder()
-        path = self._folder / sockets.CONTROL
-        if not sockets.somebody_listens(path):
-            raise NotRunning(f"no daemon listens at {path}; start one with 'assistant run'")
-        sockets.trusted(self._folder)
+        self._address = address or Local(folder)
+        self._address.check()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._open: dict[str, zmq.Socket[bytes]] = {}
-        self._daemon = 0
+        self._dialogue = Dialogue(self._address)
 
     def _socket(self, name: str) -> zmq.Socket[bytes]:
         if name not in self._open:
             socket = self._open[name] = self._context.socket(zmq.DEALER)
             socket.setsockopt(zmq.LINGER, 0)
-            socket.setsockopt(zmq.SNDTIMEO, int(_SEND_S * 1000))
-            socket.connect(f"ipc://{self._folder / name}")
+            socket.setsockopt(zmq.SNDTIMEO, int(SEND_S * 1000))
+            self._address.connect(socket, name)
         return self._open[name]
 
     def close(self) -> None:
@@ -92,87 +68,53 @@ class Client(Closing):
 
     # --- one question, one reply ------------------------------------------------------------------------------------
     def ping(self, timeout_s: float = REPLY_S) -> wire.Pong:
-        return self._call(sockets.CONTROL, wire.Ping(), wire.Pong, timeout_s)
+        return self._call(ping(timeout_s))
 
     def status(self) -> Status:
-        return self._call(sockets.CONTROL, wire.GetStatus(), Status, REPLY_S)
+        return self._call(Call(sockets.CONTROL, wire.GetStatus(), Status))
+
+    def ps(self) -> wire.Ps:
+        return self._call(Call(sockets.CONTROL, wire.GetPs(), wire.Ps))
+
+    def snapshot(self) -> wire.Snapshot:
+        return self._call(Call(sockets.CONTROL, wire.GetSnapshot(), wire.Snapshot))
 
     def cancel(self, query_id: str | None = None) -> tuple[str, ...]:
         """The queries that will end as cancelled. Raises `UsageError` for an id that does not run or wait."""
-        return self._call(sockets.CONTROL, wire.Cancel(query_id=query_id), wire.Cancelling, REPLY_S).query_ids
+        return self._call(Call(sockets.CONTROL, wire.Cancel(query_id=query_id), wire.Cancelling)).query_ids
 
     def say(self, text: str) -> wire.Report:
         """Returns when it was heard. Raises `BusyNow` while somebody is being answered, `BadText`, `DeviceError`."""
-        return self._call(sockets.COMMAND, wire.Say(text=text), wire.Report, ORDER_S)
+        return self._call(Call(sockets.COMMAND, wire.Say(text=text), wire.Report, ORDER_S))
 
     def listen(self) -> VoiceStatus:
         """Raises `UsageError` (muted, no voice), `DeviceError` without a microphone."""
-        return self._call(sockets.CONTROL, wire.Listen(), VoiceStatus, REPLY_S)
+        return self._call(Call(sockets.CONTROL, wire.Listen(), VoiceStatus))
 
     def mute(self, on: bool) -> VoiceStatus:
-        return self._call(sockets.CONTROL, wire.Mute(on=on), VoiceStatus, REPLY_S)
+        return self._call(Call(sockets.CONTROL, wire.Mute(on=on), VoiceStatus))
 
     def volume(self, percent: float) -> VoiceStatus:
-        return self._call(sockets.CONTROL, wire.Volume(percent=percent), VoiceStatus, REPLY_S)
+        return self._call(Call(sockets.CONTROL, wire.Volume(percent=percent), VoiceStatus))
 
     def shutdown(self) -> int:
         """The process id of the daemon that is now on its way out."""
-        return self._call(sockets.CONTROL, wire.Shutdown(), wire.Stopping, REPLY_S).pid
+        return self._call(Call(sockets.CONTROL, wire.Shutdown(), wire.Stopping)).pid
 
     def load(self, stage: Stage, keep_alive_s: float | None = None) -> wire.Loaded:
         order = wire.Load(stage=stage, keep_alive_s=keep_alive_s)
-        return self._call(sockets.COMMAND, order, wire.Loaded, ORDER_S)
+        return self._call(Call(sockets.COMMAND, order, wire.Loaded, ORDER_S))
 
     def unload(self, stage: Stage) -> wire.Unloaded:
-        return self._call(sockets.COMMAND, wire.Unload(stage=stage), wire.Unloaded, ORDER_S)
+        return self._call(Call(sockets.COMMAND, wire.Unload(stage=stage), wire.Unloaded, ORDER_S))
 
-    def _call(self, name: str, command: Any, kind: type[T], timeout_s: float) -> T:
-        """Raises `NotRunning` after `timeout_s` (its code is `NOT_ANSWERING`) or when the daemon goes away, or what the
-        daemon raised."""
-        if name == sockets.COMMAND:
-            self._daemon = self.ping().pid
-        sent = self._send(name, command)
-        give_up = time.monotonic() + timeout_s
-        while (left := give_up - time.monotonic()) > 0:
-            message = self._receive(name, min(left, _SILENCE_S))
-            if message is None and name == sockets.COMMAND:
-                self._check_still(self._daemon)
-            elif message is None:
-                self._check_there()
-            if message is None or message.parent != sent:
-                continue  # a reply to a question that was given up
-            if isinstance(message.data, wire.Failure):
-                raise raised(message.data)
-            if not isinstance(message.data, kind):
-                raise EngineFailed(f"the daemon answered with {type(message.data).__name__}", code="bad-message")
-            return message.data
-        raise NotRunning(
-            f"the daemon at {self._folder} has its socket open, but did not answer within {timeout_s:g} s: it was"
-            " stopped, or the machine swaps; try again later, or end that process",
-            code=NOT_ANSWERING,
-        )
+    def answer_intent(self, query_id: str, speech: str = "", error: str | None = None) -> wire.Answered:
+        """To a `wire.Handle`. Raises `UsageError` when it comes too late."""
+        command = wire.AnswerIntent(query_id=query_id, speech=speech, error=error)
+        return self._call(Call(sockets.COMMAND, command, wire.Answered))
 
-    def _send(self, name: str, command: Any, pcm: bytes = b"") -> str:
-        """The id of the command."""
-        frames = framing.encode(command, pcm=pcm)
-        try:
-            self._socket(name).send_multipart(frames)
-        except zmq.Again:
-            raise NotRunning(f"the daemon at {self._folder} takes nothing", code=NOT_ANSWERING) from None
-        return framing.id_of(frames) or ""
-
-    def _receive(self, name: str, timeout_s: float) -> framing.Received | None:
-        """None: nothing came in that time."""
-        socket = self._socket(name)
-        if not socket.poll(max(1, int(timeout_s * 1000))):
-            return None
-        frames = socket.recv_multipart()
-        try:
-            return framing.decode(frames, wire.REPLIES, framing.MAX_REPLY_BYTES)
-        except UsageError as error:
-            raise EngineFailed(
-                f"the daemon is of another version than this command: {error.message}", code=error.code
-            ) from None
+    def _call(self, call: Call[T]) -> T:
+        return self._run(self._dialogue.call(call))
 
     # --- a query ----------------------------------------------------------------------------------------------------
     def ask(self, ask: wire.Ask, pcm: bytes = b"") -> str:
@@ -180,8 +122,11 @@ class Client(Closing):
 
         Raises `NotRunning`, or `UsageError` for what the daemon would refuse by its size.
         """
-        self._daemon = self.ping().pid
-        return self._send(sockets.COMMAND, ask, pcm)
+        return self._run(self._dialogue.ask(ask, pcm))
+
+    def sound(self, asked: str, pcm: bytes, *, last: bool = False) -> None:
+        """The next sound of an `ask` with `more`."""
+        self._run(self._dialogue.sound(asked, pcm, last=last))
 
     def replies(self, asked: str, within_s: float = math.inf) -> Iterator[tuple[Any, bytes]]:
         """(reply, its PCM) as they come; the last one is a `wire.Report`. An interrupted caller may go on anew.
@@ -189,28 +134,92 @@ class Client(Closing):
         Raises what the daemon raised before the query began (`BusyNow`, `UsageError`, `Cancelled`), and `NotRunning`
         when the daemon goes away or the last one has not come `within_s`.
         """
-        give_up = time.monotonic() + within_s
-        while (left := give_up - time.monotonic()) > 0:
-            message = self._receive(sockets.COMMAND, min(_SILENCE_S, left))
-            if message is None:
-                self._check_still(self._daemon)
-            elif message.parent == asked:
-                if isinstance(message.data, wire.Failure):
-                    raise raised(message.data)
-                yield message.data, message.pcm
-                if isinstance(message.data, wire.Report):
-                    return
-        raise NotRunning(f"the daemon gave no report within {within_s:g} s")
+        for told in self._told(self._dialogue.replies(asked, within_s)):
+            yield told.data, told.pcm
 
-    def _check_still(self, pid: int) -> None:
-        """A new daemon at the same place knows nothing of our query."""
-        self._check_there()
-        if self.ping().pid != pid:
-            raise NotRunning("the daemon was restarted while it answered; ask again")
+    # --- what others do ---------------------------------------------------------------------------------------------
+    def handle(self, intents: Sequence[str], names: Mapping[str, Sequence[str]] | None = None) -> Iterator[Any]:
+        """A `wire.Registered`, then each `wire.Handle`, to be answered with `answer_intent`. Ends only with an error:
+        `UsageError` for what cannot be registered, `NotRunning` when the daemon goes."""
+        try:
+            for told in self._told(self._dialogue.handle(registration(intents, names))):
+                yield told.data
+        finally:
+            if not self._context.closed:
+                self._do(Send(sockets.COMMAND, framing.encode(wire.Register(intents=()))))
 
-    def _check_there(self) -> None:
-        if not sockets.somebody_listens(self._folder / sockets.CONTROL):
-            raise NotRunning("the daemon has gone; start one with 'assistant run'")
+    def events(self, *topics: str) -> Iterator[wire_events.Published]:
+        """What happens from now on under names that begin with one of `topics` (none = all). A number that is missing
+        in `nth` (or `seq`, without topics) was missed. Raises `NotRunning` when the daemon goes, even after it was
+        restarted."""
+        feed = Feed(topics)
+        socket: zmq.Socket[bytes] = self._context.socket(zmq.SUB)
+        socket.setsockopt(zmq.LINGER, 0)
+        self._address.connect(socket, sockets.EVENTS)
+        for topic in [*feed.topics, WELCOME]:
+            socket.subscribe(topic)
+        first = list(self._published(socket, feed, time.monotonic() + REPLY_S))
+        return self._follow(socket, feed, first)
+
+    def _follow(
+        self, socket: zmq.Socket[bytes], feed: Feed, first: list[wire_events.Published]
+    ) -> Iterator[wire_events.Published]:
+        with socket:
+            yield from first
+            yield from self._published(socket, feed, math.inf)
+
+    def _published(self, socket: zmq.Socket[bytes], feed: Feed, until: float) -> Iterator[wire_events.Published]:
+        """With an `until`: what comes before the daemon has heard of the topics, which it has to by then."""
+        while until == math.inf or not feed.pid:
+            if time.monotonic() > until:
+                raise NotRunning(f"the daemon at {self._address} tells no events", code=NOT_ANSWERING)
+            if not socket.poll(int(SILENCE_S * 1000)):
+                self._address.check_there()
+            elif (event := feed.take(socket.recv_multipart())) is not None:
+                yield event
+
+    # --- steps ------------------------------------------------------------------------------------------------------
+    def _run(self, steps: Steps[T]) -> T:
+        came = None
+        while True:
+            try:
+                step = steps.send(came)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            came = self._do(step)
+
+    def _told(self, steps: Steps[None]) -> Iterator[Told]:
+        came = None
+        while True:
+            try:
+                step = steps.send(came)
+            except StopIteration:
+                return
+            came = self._do(step)
+            if isinstance(step, Told):
+                yield step
+
+    def _do(self, step: Send | Wait | Told) -> framing.Received | None:
+        match step:
+            case Send(socket=name, frames=frames):
+                try:
+                    self._socket(name).send_multipart(frames)
+                except zmq.Again:
+                    raise NotRunning(f"the daemon at {self._address} takes nothing", code=NOT_ANSWERING) from None
+            case Wait(socket=name, parent=parent, timeout_s=timeout_s):
+                give_up = time.monotonic() + timeout_s
+                while (message := self._dialogue.take(parent)) is None:
+                    left_ms = int((give_up - time.monotonic()) * 1000)
+                    if left_ms < 0 or not self._socket(name).poll(max(1, left_ms)):
+                        return None
+                    self._dialogue.put(self._socket(name).recv_multipart())
+                return message
+        return None
+
+
+def registration(intents: Sequence[str], names: Mapping[str, Sequence[str]] | None) -> wire.Register:
+    return wire.Register(intents=tuple(intents), names={kind: tuple(values) for kind, values in (names or {}).items()})
 
 
 def found(folder: Path | None = None, timeout_s: float = REPLY_S) -> Client | None:

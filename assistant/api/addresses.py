@@ -1,0 +1,80 @@
+"""Where a daemon is: this user's sockets, or another machine's by TCP with keys. Imports `sockets` and zmq.
+
+Knows how a socket is connected and whether somebody is there; says and hears nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import zmq
+
+from assistant.api import sockets
+from assistant.errors import NotRunning
+
+SEND_S = 5.0
+
+
+class Address(Protocol):
+    def connect(self, socket: zmq.Socket[Any], name: str) -> None:
+        """`name` of `sockets`: command.sock, control.sock, events.sock."""
+
+    def check(self) -> None:
+        """Before anything is connected. Raises `NotRunning`, `ConfigError`."""
+
+    def check_there(self) -> None:
+        """After a silence. Raises `NotRunning`."""
+
+
+class Local:
+    """The sockets in a folder (default: this user's)."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or sockets.folder()
+
+    def __str__(self) -> str:
+        return str(self._folder)
+
+    def connect(self, socket: zmq.Socket[Any], name: str) -> None:
+        socket.connect(f"ipc://{self._folder / name}")
+
+    def check(self) -> None:
+        """Raises `NotRunning` when nobody listens, `ConfigError` when it may be somebody else who does."""
+        path = self._folder / sockets.CONTROL
+        if not sockets.somebody_listens(path):
+            raise NotRunning(f"no daemon listens at {path}; start one with 'assistant run'")
+        sockets.trusted(self._folder)
+
+    def check_there(self) -> None:
+        if not sockets.somebody_listens(self._folder / sockets.CONTROL):
+            raise NotRunning("the daemon has gone; start one with 'assistant run'")
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A daemon on another machine. Whoever has no right to speak to it hears nothing, as if nobody were there."""
+
+    urls: Mapping[str, str]
+    """`tcp://host:port` of each socket, by its name in `sockets`."""
+    server_key: str
+    """The daemon's public key, Z85 (as all keys here)."""
+    public_key: str
+    secret_key: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.urls[sockets.CONTROL]
+
+    def connect(self, socket: zmq.Socket[Any], name: str) -> None:
+        socket.setsockopt_string(zmq.CURVE_SERVERKEY, self.server_key)
+        socket.setsockopt_string(zmq.CURVE_PUBLICKEY, self.public_key)
+        socket.setsockopt_string(zmq.CURVE_SECRETKEY, self.secret_key)
+        socket.connect(self.urls[name])
+
+    def check(self) -> None:
+        """Only an answer tells whether somebody is there."""
+
+    def check_there(self) -> None:
+        pass
