@@ -47,7 +47,7 @@ for _verb in (
     app.command()(_verb)
 app.add_typer(cli_models.app, name="models")
 app.add_typer(cli_devices.app, name="devices")
-app.command("config")(cli_config.config)
+app.add_typer(cli_config.app, name="config")
 app.add_typer(cli_bench.app, name="bench")
 app.add_typer(cli_wake.app, name="wake")
 

@@ -5,6 +5,7 @@ Works on the flat form (`{"stages.llm.slots": 1}`); imports `errors` and `messag
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -87,6 +88,7 @@ def check(flat: Mapping[str, Any]) -> None:
         if flat[key] not in allowed:
             raise ConfigError(f"{key} is {flat[key]!r}; choose {', '.join(allowed[:-1])} or {allowed[-1]}")
     thresholds_of(flat["wake.thresholds"])
+    tcp_address(flat["api.tcp"])
     _check_llm(flat)
 
 
@@ -105,6 +107,29 @@ def thresholds_of(texts: Sequence[str]) -> dict[str, float]:
             )
         found[word.strip()] = value
     return found
+
+
+TCP_PORTS = 3
+"""One after the other: commands, controls, events."""
+
+
+def tcp_address(text: str) -> tuple[str, int] | None:
+    """`tcp://0.0.0.0:5123` -> ("0.0.0.0", 5123); empty -> None. Raises `ConfigError`."""
+    if not text:
+        return None
+    host, _, port = text.removeprefix("tcp://").rpartition(":")
+    try:
+        # names are not looked up: the answer would decide who can reach us
+        if host != "*" and (ipaddress.ip_address(host.strip("[]")).version == 6) != host.startswith("["):
+            raise ValueError
+        if not (text.startswith("tcp://") and port.isascii() and port.isdecimal() and 0 < int(port) < 65536 - 2):
+            raise ValueError
+    except ValueError:
+        raise ConfigError(
+            f"api.tcp is {text!r}; write tcp://ADDRESS:PORT with an address of this machine (or * for all) and the"
+            f" first of {TCP_PORTS} free ports, for example tcp://0.0.0.0:5123"
+        ) from None
+    return host, int(port)
 
 
 def _check_llm(flat: Mapping[str, Any]) -> None:

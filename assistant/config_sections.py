@@ -183,8 +183,13 @@ class Stages(Section, frozen=True, kw_only=True):
 
 
 class Api(Section, frozen=True, kw_only=True):
-    """The daemon's sockets; see docs/protocol.md."""
+    """The daemon's sockets; see docs/protocol.md. Those for programs of this machine are always there."""
 
+    tcp: str = ""
+    """tcp://ADDRESS:PORT: commands at PORT, controls at the next one, events at the one after. Encrypted, and for
+    listed clients alone (docs/security.md). Empty = not reachable from the network."""
+    keys_dir: str = ""
+    """Empty = the folder `keys` beside the user's config.toml."""
     deadline_s: float = 30
     """A query that could not be answered within this time, at the pace that was measured, is refused at once."""
 

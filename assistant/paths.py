@@ -79,6 +79,11 @@ def config_files() -> list[Path]:
     return [Path("/etc/assistant/config.toml"), _xdg("XDG_CONFIG_HOME", ".config") / "config.toml"]
 
 
+def keys_dir(configured: str = "") -> Path:
+    """The keys of clients from the network, and ours; `configured`: `api.keys_dir`."""
+    return Path(configured).expanduser() if configured else _xdg("XDG_CONFIG_HOME", ".config") / "keys"
+
+
 def data_file(name: str) -> Path:
     """A file that ships inside the package."""
     return _PACKAGE / "data" / name

@@ -19,7 +19,7 @@ import zmq
 
 from assistant.api import sockets
 from assistant.api.callers import Caller, Callers
-from assistant.api.security import Guard, Place, key_of
+from assistant.api.security import Guard, Place, User, user_of
 from assistant.errors import AssistantError, ConfigError, UsageError
 
 log = logging.getLogger(__name__)
@@ -70,8 +70,8 @@ class Peer:
     caller: Caller
     envelope: tuple[bytes, ...]
     """The frames that lead a reply back: a REQ socket adds an empty one."""
-    key: str = ""
-    """The public key of a client from the network; empty for one of this machine, which is our own user."""
+    user: User | None = None
+    """A client from the network; None for one of this machine, which is our own user."""
 
     @property
     def left(self) -> asyncio.Future[None]:
@@ -105,7 +105,7 @@ class _Arriving:
     def add(self, frame: zmq.Frame) -> None:
         size, limits = len(frame), self.limits
         if not self.count and not size and frame.more and len(self.peer.envelope) == 1:
-            self.peer = Peer(self.peer.caller, (*self.peer.envelope, b""), self.peer.key)
+            self.peer = Peer(self.peer.caller, (*self.peer.envelope, b""), self.peer.user)
             return
         self.count += 1
         self.body += size if self.count > 1 else 0
@@ -207,9 +207,9 @@ class Endpoint:
     def _take(self, frame: zmq.Frame) -> None:
         if self._arriving is None:
             fd: int = frame.get(zmq.SRCFD)
-            key = "" if self._gate is None else key_of(frame)
-            caller = self._callers.of(frame.bytes, fd, key)
-            self._arriving = _Arriving(self._limits, Peer(caller, (frame.bytes,), key))
+            user = None if self._gate is None else user_of(frame)
+            caller = self._callers.of(frame.bytes, fd, user.key if user else "")
+            self._arriving = _Arriving(self._limits, Peer(caller, (frame.bytes,), user))
             return
         found = self._arriving
         found.add(frame)

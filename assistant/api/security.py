@@ -50,7 +50,7 @@ class Place(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
+class Network:
     """What is needed to listen at TCP."""
 
     host: str
@@ -62,7 +62,7 @@ class Remote:
         return f"tcp://{self.host}:{self.port + place}"
 
 
-def remote_access(host: str, port: int, folder: Path) -> Remote:
+def network(address: tuple[str, int], folder: Path) -> Network:
     """Raises `ConfigError` when there are no keys, or nobody is listed: TCP is never open to whoever comes."""
     keys = key_files.read_server(folder)
     allowed = AllowList(folder / key_files.CLIENTS)
@@ -71,19 +71,24 @@ def remote_access(host: str, port: int, folder: Path) -> Remote:
             f"api.tcp is set, but no client is listed in {folder / key_files.CLIENTS}; make one with"
             " 'assistant config keys --client NAME'"
         )
-    return Remote(host, port, keys, allowed)
+    return Network(*address, keys, allowed)
 
 
-def key_of(frame: zmq.Frame) -> str:
-    """The public key of who sent this frame, as CURVE has proved it; empty for a client of this machine.
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who sent a message from the network, as CURVE has proved it."""
 
-    Of the message itself: its descriptor may be another client's by now.
-    """
+    name: str
+    key: str
+    """Public. The name may be given to another key."""
+
+
+def user_of(frame: zmq.Frame) -> User | None:
+    """None for a client of this machine. Told by the message itself: its descriptor may be another client's by now."""
     try:
-        found = frame.get(_KEY) if frame.get("User-Id") else ""
+        return User(str(frame.get("User-Id")), str(frame.get(_KEY)))
     except zmq.ZMQError:
-        return ""
-    return str(found)
+        return None
 
 
 class Refusals:
@@ -113,8 +118,8 @@ class Refusals:
 class Guard:
     """Of one zmq context: answers ZAP inside the loop, and knows what each key may do."""
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], remote: Remote) -> None:
-        self._context, self._remote = context, remote
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], network: Network) -> None:
+        self._context, self._network = context, network
         self._refusals = Refusals()
         self._losers: list[Callable[[], None]] = []
         self._known: dict[str, Allowed] = {}
@@ -129,21 +134,21 @@ class Guard:
         self._socket.bind(_ZAP)
         self._fd: int = self._socket.getsockopt(zmq.FD)  # type: ignore[assignment]
         self._loop.add_reader(self._fd, self._drain)
-        self._known = self._remote.allowed.look()
+        self._known = self._network.allowed.look()
         self._timer = self._loop.call_later(_LOOK_S, self._watch)
         self._drain()
 
     def bind(self, socket: zmq.Socket[bytes], place: Place, frame_bytes: int, heartbeat_s: float = HEARTBEAT_S) -> None:
         """Binds it to TCP as well; what it was bound to before stays as it was. Raises `ConfigError`."""
-        address = self._remote.address(place)
-        keys = self._remote.keys
+        address = self._network.address(place)
+        keys = self._network.keys
         options: tuple[tuple[int, Any], ...] = (
             (zmq.CURVE_SERVER, 1),
             (zmq.CURVE_PUBLICKEY, keys.public.encode()),
             (zmq.CURVE_SECRETKEY, keys.secret.encode()),
             (zmq.ZAP_DOMAIN, place.name.lower().encode()),
             (zmq.ZAP_ENFORCE_DOMAIN, 1),  # without us to ask, nobody comes in
-            (zmq.IPV6, int(":" in self._remote.host)),
+            (zmq.IPV6, int(":" in self._network.host)),
             (zmq.MAXMSGSIZE, frame_bytes + _ENCRYPTED),
             (zmq.HEARTBEAT_IVL, round(heartbeat_s * 1000)),
             (zmq.HEARTBEAT_TIMEOUT, round(heartbeat_s * 1000)),
@@ -158,15 +163,14 @@ class Guard:
 
     def allowed(self, key: str) -> Allowed | None:
         """As of now."""
-        return self._remote.allowed.of(key)
+        return self._network.allowed.of(key)
 
     def permit(self, key: str, command: Any) -> None:
-        """`command`: a struct of `wire`. Raises `UsageError` code "forbidden"; never for a client of this machine."""
-        if key:
-            rights.check(self.rights(key), command)
+        """`command`: a struct of `wire`. Raises `UsageError` code "forbidden"."""
+        rights.check(self.rights(key), command)
 
     def rights(self, key: str) -> frozenset[Right]:
-        """Of somebody from the network. Raises `UsageError` code "forbidden" when the key is not listed any more."""
+        """As of now. Raises `UsageError` code "forbidden" when the key is not listed any more."""
         known = self.allowed(key)
         if known is None:
             self._loop.call_soon(self._look)  # whoever it is, is shown out
@@ -213,7 +217,7 @@ class Guard:
         self._look()
 
     def _look(self) -> None:
-        now = self._remote.allowed.look()
+        now = self._network.allowed.look()
         if now == self._known or self._socket is None:
             return
         self._known = now
