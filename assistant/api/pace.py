@@ -52,7 +52,7 @@ class _Figure:
 
 class Pace:
     def __init__(self) -> None:
-        self._other, self._prefill, self._decode = _Figure(), _Figure(), _Figure()
+        self._other, self._prefill_s, self._decode_s = _Figure(), _Figure(), _Figure()
         self._prompt, self._answer, self._chars = _Figure(), _Figure(), _Figure()
 
     @property
@@ -62,11 +62,11 @@ class Pace:
     @property
     def prefill_per_s(self) -> float:
         """Tokens; 0 = not measured."""
-        return self._prefill.value or 0.0
+        return 1 / self._prefill_s.value if self._prefill_s.value else 0.0
 
     @property
     def decode_per_s(self) -> float:
-        return self._decode.value or 0.0
+        return 1 / self._decode_s.value if self._decode_s.value else 0.0
 
     def learn(self, seconds: float, chars: int, urgency: Urgency, llm: LlmWork | None, at_llm_s: float) -> None:
         """Of a query that was answered: how long it took, its question's length, what the model did (None: it was not
@@ -78,9 +78,9 @@ class Pace:
         if llm is None or urgency == "background":
             return
         if llm.prompt_tokens > 0 and llm.prefill_s > 0:
-            self._prefill.learn(llm.prompt_tokens / llm.prefill_s)
+            self._prefill_s.learn(llm.prefill_s / llm.prompt_tokens)
         if llm.new_tokens > 0 and llm.decode_s > 0:
-            self._decode.learn(llm.new_tokens / llm.decode_s)
+            self._decode_s.learn(llm.decode_s / llm.new_tokens)
 
     def work_s(self, chars: int, urgency: Urgency) -> float:
         """Seconds that a query with a question of this length will take."""
@@ -88,8 +88,7 @@ class Pace:
             return FIRST_GUESS_S
         prompt = max(0.0, (self._prompt.value or 0.0) + (chars - (self._chars.value or 0.0)) / _CHARS_PER_TOKEN)
         at_llm = sum(
-            tokens / rate
-            for tokens, rate in ((prompt, self.prefill_per_s), (self._answer.value or 0.0, self.decode_per_s))
-            if rate
+            (figure.value or 0.0) * tokens
+            for tokens, figure in ((prompt, self._prefill_s), (self._answer.value or 0.0, self._decode_s))
         )
         return self._other.value + at_llm / (_BACKGROUND_DUTY if urgency == "background" else 1)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from assistant.api.admission import Limits, Refuse, Snapshot, admit
+from assistant.api.admission import LEAST_RETRY_S, Limits, Refuse, Snapshot, admit
 from assistant.api.jobs import Job
 from assistant.api.pace import Pace
 from assistant.errors import AssistantError, BusyNow, Cancelled, EngineFailed
@@ -163,12 +163,11 @@ class Queries:
     def _put_back(self, job: Job) -> None:
         """To the front, behind what is critical."""
         if not job.put_back():
-            retry_s = sum(map(self._work_s, self._waiting[:1]))
+            retry_ms = round(1000 * max([LEAST_RETRY_S, *map(self._work_s, self._waiting[:1])]))
             return job.fail(
-                BusyNow(
-                    "a critical query needed the place of this one; ask again", retry_after_ms=round(retry_s * 1000)
-                )
+                BusyNow("a critical query needed the place of this one; ask again", retry_after_ms=retry_ms)
             )
+        self._events("preempted", {"query_id": job.id})
         place = sum(one.query.urgency == "critical" for one in self._waiting)
         self._waiting.insert(place, job)
 

@@ -8,18 +8,22 @@ from typing import Any
 import pytest
 
 from assistant.api import wire
-from assistant.api.queries import MAX_WAITING, Job, Queries, QueryEvents
-from assistant.errors import BusyNow, Cancelled, UsageError
+from assistant.api.admission import Limits
+from assistant.api.jobs import Job
+from assistant.api.queries import Queries, QueryEvents
+from assistant.errors import BadText, BusyNow, Cancelled, UsageError
 from tests.api.backend import Backend
+
+FOUR = Limits(waiting=4)
 
 
 class Caller:
     """What one client is told."""
 
-    def __init__(self, text: str, pcm: bytes = b"", **ask: Any) -> None:
+    def __init__(self, text: str, pcm: bytes = b"", client: str | None = None, **ask: Any) -> None:
         self.replies: list[Any] = []
         self.pcm: list[bytes] = []
-        self.job = Job(wire.Ask(text=text, **ask), pcm, self._tell)
+        self.job = Job(wire.Ask(text=text, **ask), pcm, self._tell, client=client)
 
     def _tell(self, reply: wire.Reply, pcm: bytes) -> None:
         self.replies.append(reply)
@@ -82,8 +86,8 @@ def test_queries_are_answered_one_after_another_and_too_many_are_refused() -> No
     async def scenario() -> None:
         events, clock = QueryEvents(), Clock()
         backend = Backend(events)
-        queries = Queries(backend.answer, events, clock)
-        callers = [Caller(f"wait {number}") for number in range(1 + MAX_WAITING)]
+        queries = Queries(backend.answer, events, clock, FOUR)
+        callers = [Caller(f"wait {number}") for number in range(1 + FOUR.waiting)]
         for caller in callers:
             queries.submit(caller.job)
         assert [caller.replies[0].ahead for caller in callers] == [0, 1, 2, 3, 4]
@@ -107,7 +111,7 @@ def test_the_more_urgent_goes_first_and_never_before_its_own_conversation() -> N
         events = QueryEvents()
         backend = Backend(events)
         queries = Queries(backend.answer, events)
-        running = Caller("wait", urgency="background")
+        running = Caller("wait")
         queries.submit(running.job)
         await asyncio.sleep(0.01)
         later = Caller("1 background", urgency="background")
@@ -155,7 +159,7 @@ def test_the_retry_hint_learns_from_the_last_queries() -> None:
     async def scenario() -> None:
         events, clock = QueryEvents(), Clock()
         backend = Backend(events)
-        queries = Queries(backend.answer, events, clock)
+        queries = Queries(backend.answer, events, clock, Limits(waiting=4, deadline_s=60))
         queries.submit(Caller("wait").job)
         for _ in range(5):
             await asyncio.sleep(0)
@@ -164,7 +168,7 @@ def test_the_retry_hint_learns_from_the_last_queries() -> None:
         for _ in range(50):
             await asyncio.sleep(0)
         backend.go.clear()
-        for _ in range(1 + MAX_WAITING):
+        for _ in range(1 + FOUR.waiting):
             queries.submit(Caller("wait").job)
             await asyncio.sleep(0)
         clock.now = 13.0
@@ -294,5 +298,165 @@ def test_a_closed_line_takes_nothing_more() -> None:
             queries.submit(Caller("late").job)
         await closing
         assert backend.order == ["wait"]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("", "text-empty"), (" \n", "text-empty"), ("x" * 4001, "text-too-long"), ("a\0", "text-has-nul")],
+)
+def test_a_text_that_is_no_question_is_refused_at_the_door(text: str, code: str) -> None:
+    with pytest.raises(BadText) as caught:
+        Caller(text)
+    assert caught.value.code == code
+
+
+def test_as_many_run_as_there_are_slots_but_one_of_a_conversation() -> None:
+    async def scenario() -> None:
+        events = QueryEvents()
+        backend = Backend(events)
+        queries = Queries(backend.answer, events, limits=Limits(slots=2))
+        first, same = Caller("wait 1", conversation="c"), Caller("wait 2", conversation="c")
+        other, last = Caller("wait 3"), Caller("wait 4")
+        for caller in (first, same, other, last):
+            queries.submit(caller.job)
+        await asyncio.sleep(0.01)
+        assert backend.order == ["wait 1", "wait 3"]
+        assert (queries.running, queries.waiting) == (2, 2)
+        assert [caller.replies[0].ahead for caller in (first, same, other, last)] == [0, 0, 1, 2]
+        assert set(queries.cancel(None)) == {first.job.id, other.job.id}
+        backend.go.set()
+        await until_idle(queries)
+        assert backend.order == ["wait 1", "wait 3", "wait 2", "wait 4"]
+        assert [caller.last.outcome for caller in (first, other, same, last)] == ["cancelled"] * 2 + ["answered"] * 2
+
+    asyncio.run(scenario())
+
+
+def test_clients_take_turns() -> None:
+    async def scenario() -> None:
+        events = QueryEvents()
+        backend = Backend(events)
+        queries = Queries(backend.answer, events)
+        for text, client in (("wait", "a"), ("a 1", "a"), ("a 2", "a"), ("a 3", "a"), ("b 1", "b"), ("b 2", "b")):
+            queries.submit(Caller(text, client=client).job)
+        backend.go.set()
+        await until_idle(queries)
+        assert backend.order == ["wait", "b 1", "a 1", "b 2", "a 2", "a 3"]
+
+    asyncio.run(scenario())
+
+
+def test_a_critical_query_takes_the_place_of_a_background_one_which_is_answered_after_it() -> None:
+    async def scenario() -> None:
+        events = QueryEvents()
+        backend = Backend(events)
+        queries = Queries(backend.answer, events)
+        heard: list[str] = []
+        events.listeners.append(lambda name, data: heard.append(name))
+        background, waiting, quiet = (
+            Caller("wait b", urgency="background", speech=True),
+            Caller("normal"),
+            Caller("critical", urgency="critical"),
+        )
+        queries.submit(background.job)
+        queries.submit(waiting.job)
+        await asyncio.sleep(0.01)
+        queries.submit(quiet.job)
+        assert quiet.replies[0].ahead == 0
+        await asyncio.sleep(0.01)
+        assert backend.order == ["wait b", "critical", "wait b"]
+        assert background.names == [
+            "Accepted",
+            "Started",
+            "run-start",
+            "memory-admit",
+            "preempted",
+            "Started",
+            "run-start",
+            "memory-admit",
+        ]
+        assert "preempted" in heard
+        # the second time it is told to come again
+        second = Caller("critical 2", urgency="critical")
+        queries.submit(second.job)
+        await asyncio.sleep(0.01)
+        assert (background.last.code, background.last.retryable, background.last.status) == ("busy", True, 429)
+        assert background.last.retry_after_ms > 0
+        await until_idle(queries)
+        assert backend.order == ["wait b", "critical", "wait b", "critical 2", "normal"]
+        assert [caller.last.outcome for caller in (waiting, quiet, second)] == ["answered"] * 3
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("ask", "again"),
+    [
+        ({"stream": True}, False),
+        ({"stream": False}, True),
+        ({"stream": False, "conversation": "c"}, False),  # in which its half answer is remembered
+    ],
+)
+def test_an_answer_of_which_something_is_known_does_not_begin_anew(ask: dict[str, Any], again: bool) -> None:
+    async def scenario() -> None:
+        events = QueryEvents()
+        backend = Backend(events)
+        queries = Queries(backend.answer, events)
+        background = Caller("wait", urgency="background", **ask)
+        queries.submit(background.job)
+        await asyncio.sleep(0.01)
+        events("reply-delta", {"query_id": background.job.id, "text": "half"})
+        queries.submit(Caller("now", urgency="critical").job)
+        await asyncio.sleep(0.01)
+        assert background.job.ended is not again
+        assert queries.running == int(again)
+        await queries.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_cancel_reaches_a_query_that_is_about_to_make_room() -> None:
+    async def scenario() -> None:
+        events = QueryEvents()
+        backend = Backend(events)
+        queries = Queries(backend.answer, events)
+        background, critical = Caller("wait", urgency="background"), Caller("now", urgency="critical")
+        queries.submit(background.job)
+        await asyncio.sleep(0.01)
+        queries.submit(critical.job)
+        assert queries.cancel(background.job.id) == (background.job.id,)
+        await until_idle(queries)
+        assert (background.last.exit_code, critical.last.outcome) == (130, "answered")
+        assert backend.order == ["wait", "now"]
+
+    asyncio.run(scenario())
+
+
+def test_what_cannot_be_answered_in_time_at_the_measured_pace_is_refused() -> None:
+    async def scenario() -> None:
+        events, clock = QueryEvents(), Clock()
+        backend = Backend(events)
+        queries = Queries(backend.answer, events, clock, Limits(deadline_s=20))
+        first = Caller("wait")
+        queries.submit(first.job)
+        await asyncio.sleep(0.01)
+        figures = {"prompt_tokens": 40, "reused_tokens": 20, "new_tokens": 60, "prefill_ms": 200.0, "decode_ms": 3000.0}
+        events("llm-end", {"query_id": first.job.id, **figures})
+        clock.now = 4.0
+        backend.go.set()
+        await asyncio.sleep(0.01)
+        assert first.last.outcome == "answered"
+        assert (queries.pace.prefill_per_s, queries.pace.decode_per_s) == (100, 20)
+        backend.go.clear()
+        for _ in range(2):
+            queries.submit(Caller("wait").job)
+        with pytest.raises(BusyNow, match="more than 20 s") as caught:
+            queries.submit(Caller("wait").job)
+        work_ms = (4 + 0.2 + 3) * 1000  # the report of this backend says nothing of the time at the model
+        assert caught.value.retry_after_ms == pytest.approx(3 * work_ms - 20_000)
+        assert (queries.accepted, queries.refused) == (3, 1)
+        await queries.close()
 
     asyncio.run(scenario())
