@@ -82,7 +82,8 @@ class TemplateIntent:
         text = normalise(request.text, self._language)
         found = None
         if 0 < len(text.split()) <= MAX_WORDS:
-            found = hassil.recognize_best(text, self._intents)
+            # "kitchen lamp" is the lamp of that name before it is any lamp of the kitchen
+            found = hassil.recognize_best(text, self._intents, best_slot_name="name")
         if found is None:
             yield IntentMatch(name=None)
             return
