@@ -164,7 +164,7 @@ def test_closing_tells_the_callers_and_removes_the_sockets(folder: Path) -> None
     async def run() -> dict[str, Any]:
         with Raw(folder, "command") as raw:
             async with served(folder):
-                assert {path.name for path in folder.iterdir()} == {"command.sock", "control.sock"}
+                assert {path.name for path in folder.iterdir()} == {"command.sock", "control.sock", "events.sock"}
                 assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in folder.iterdir())
                 raw.send(header("ask", {"text": "wait", "stream": False}))
                 for _ in range(2):  # accepted, started
