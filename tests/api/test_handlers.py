@@ -1,0 +1,240 @@
+"""Clients that carry out intents, over real sockets: who is asked, what comes back, and what happens if nothing does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from assistant.api import handlers as room
+from assistant.api import sockets, wire
+from assistant.api.async_client import AsyncClient
+from assistant.api.handlers import Handlers
+from assistant.api.queries import QueryEvents
+from assistant.api.server import Server
+from assistant.errors import AssistantError, BusyNow, HandlerFailed, UsageError
+from assistant.messages import IntentMatch
+from tests.api.backend import Backend
+
+ON, OFF = IntentMatch(name="HassTurnOn", slots={"name": "lamp", "brightness": 5}), IntentMatch(name="HassTurnOff")
+Answer = Callable[[AsyncClient, wire.Handle], Awaitable[object]]
+
+
+@contextlib.asynccontextmanager
+async def served(folder: Path, answer_s: float = 3) -> AsyncIterator[Handlers]:
+    events, handlers = QueryEvents(), Handlers(answer_s)
+    async with Server(Backend(events), events, sockets.prepared(folder), lambda: None, handlers):
+        yield handlers
+
+
+@contextlib.asynccontextmanager
+async def handling(folder: Path, answer: Answer, *intents: str) -> AsyncIterator[AsyncClient]:
+    """A client that has registered, and answers what it is asked."""
+    registered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def work(client: AsyncClient) -> None:
+        async for told in client.handle(intents, {"name": ["lamp"]}):
+            if isinstance(told, wire.Registered):
+                registered.set_result(None)
+            else:
+                await answer(client, told)
+
+    async with AsyncClient(folder) as client:
+        task = asyncio.create_task(work(client))
+        await asyncio.wait([registered, task], return_when=asyncio.FIRST_COMPLETED)
+        try:
+            yield client
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def says(speech: str) -> Answer:
+    async def answer(client: AsyncClient, told: wire.Handle) -> None:
+        await client.answer_intent(told.query_id, f"{speech} {told.intent} {dict(told.slots)} {told.text}")
+
+    return answer
+
+
+async def silence(client: AsyncClient, told: wire.Handle) -> None:
+    assert told.intent == "HassTurnOn"
+
+
+def test_an_intent_goes_to_whoever_registered_it_and_its_answer_comes_back(folder: Path) -> None:
+    async def test() -> None:
+        async with served(folder) as handlers:
+            assert await handlers.handle("q", ON, "lamp on") is None
+            async with handling(folder, says("Done"), "HassTurnOn"):
+                found = await handlers.handle("q", ON, "lamp on")
+                assert found == "Done HassTurnOn {'name': 'lamp', 'brightness': 5} lamp on"
+                assert await handlers.handle("q", OFF, "lamp off") is None
+                assert handlers.understood.intents == ("HassTurnOn",)
+                assert handlers.understood.names == {"name": ("lamp",)}
+
+    asyncio.run(test())
+
+
+def test_the_last_one_wins_and_the_one_before_comes_back(folder: Path) -> None:
+    async def test() -> None:
+        async with served(folder) as handlers, handling(folder, says("first"), "HassTurnOn", "HassTurnOff"):
+            async with handling(folder, says("second"), "HassTurnOn"):
+                assert str(await handlers.handle("a", ON, "")).startswith("second")
+                assert str(await handlers.handle("b", OFF, "")).startswith("first")
+            await until(lambda: len(handlers.understood.intents) == 2)
+            async with asyncio.timeout(3):
+                while not str(await handlers.handle("c", ON, "")).startswith("first"):
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(test())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(3):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def test_whoever_has_left_or_registers_nothing_is_not_asked_any_more(folder: Path) -> None:
+    async def test() -> None:
+        async with served(folder) as handlers:
+            async with handling(folder, says("")) as client:
+                async for told in client.handle(["HassTurnOn"]):
+                    assert isinstance(told, wire.Registered)
+                    assert handlers.understood.intents == ("HassTurnOn",)
+                    break
+                await until(lambda: not handlers.understood.intents)
+            async with handling(folder, says(""), "HassTurnOn"):
+                pass
+            await until(lambda: not handlers.understood.intents)
+            assert await handlers.handle("q", ON, "") is None
+
+    asyncio.run(test())
+
+
+def test_no_answer_in_time_is_a_typed_error_and_a_late_one_is_refused(folder: Path) -> None:
+    async def late(client: AsyncClient, told: wire.Handle) -> None:
+        await asyncio.sleep(0.3)
+        with pytest.raises(UsageError, match="too late") as caught:
+            await client.answer_intent(told.query_id, "Done")
+        late_codes.append(caught.value.code)
+
+    late_codes: list[str] = []
+
+    async def test() -> None:
+        async with served(folder, answer_s=0.1) as handlers, handling(folder, late, "HassTurnOn"):
+            with pytest.raises(HandlerFailed, match=r"did not answer.*within 0\.1 s") as caught:
+                await handlers.handle("q", ON, "")
+            assert (caught.value.code, caught.value.retryable) == ("handler-no-answer", True)
+            await until(lambda: late_codes == ["query-unknown"])
+
+    asyncio.run(test())
+
+
+def test_one_that_vanishes_meanwhile_is_noticed_at_once(folder: Path) -> None:
+    async def test() -> None:
+        async with served(folder, answer_s=10) as handlers:
+            async with handling(folder, silence, "HassTurnOn"):
+                asked = asyncio.create_task(handlers.handle("q", ON, ""))
+                await asyncio.sleep(0.1)
+                assert not asked.done()
+            left = time.monotonic()
+            with pytest.raises(HandlerFailed, match="did not answer: it has left"):
+                await asked
+            assert time.monotonic() - left < 1
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(("said", "told"), [("The bulb is broken.", "bulb is broken"), (" ", "reports an error")])
+def test_its_own_error_is_told(folder: Path, said: str, told: str) -> None:
+    async def fails(client: AsyncClient, asked: wire.Handle) -> None:
+        await client.answer_intent(asked.query_id, error=said)
+
+    async def test() -> None:
+        async with served(folder) as handlers, handling(folder, fails, "HassTurnOn"):
+            with pytest.raises(HandlerFailed, match=told) as caught:
+                await handlers.handle("q", ON, "")
+            assert caught.value.code == "handler-failed"
+
+    asyncio.run(test())
+
+
+def test_nobody_answers_for_somebody_else(folder: Path) -> None:
+    async def test() -> None:
+        async with (
+            served(folder, answer_s=0.3) as handlers,
+            handling(folder, silence, "HassTurnOn"),
+            AsyncClient(folder) as stranger,
+        ):
+            asked = asyncio.create_task(handlers.handle("q", ON, ""))
+            await asyncio.sleep(0.05)
+            with pytest.raises(UsageError, match="of yours"):
+                await stranger.answer_intent("q", "Done")
+            with pytest.raises(HandlerFailed):
+                await asked
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("intents", "names"),
+    [
+        (["Hass TurnOn"], {}),
+        (["HassTurnOn\n"], {}),
+        (["x" * 65], {}),
+        ([f"I{n}" for n in range(room.MAX_INTENTS + 1)], {}),
+        (["HassTurnOn"], {"colour": ["red"]}),
+        (["HassTurnOn"], {"name": ["lamp | {area}"]}),
+        (["HassTurnOn"], {"name": ["[lamp]"]}),
+        (["HassTurnOn"], {"name": [""]}),
+        (["HassTurnOn"], {"name": ["lamp\n"]}),
+        (["HassTurnOn"], {"area": ["x" * 65]}),
+        (["HassTurnOn"], {"area": ["a"] * (room.MAX_NAMES + 1)}),
+    ],
+)
+def test_what_is_no_name_is_refused(folder: Path, intents: list[str], names: dict[str, list[str]]) -> None:
+    async def test() -> None:
+        async with served(folder) as handlers, AsyncClient(folder) as client:
+            with pytest.raises(UsageError):
+                await anext(client.handle(intents, names))
+            assert handlers.understood.intents == ()
+
+    asyncio.run(test())
+
+
+def test_there_is_room_for_so_many_and_no_more(folder: Path) -> None:
+    async def test() -> None:
+        async with served(folder) as handlers, contextlib.AsyncExitStack() as stack:
+            for number in range(room.MAX_CLIENTS):
+                await stack.enter_async_context(handling(folder, silence, f"I{number}"))
+            assert len(handlers.understood.intents) == room.MAX_CLIENTS
+            async with AsyncClient(folder) as client:
+                with pytest.raises(BusyNow) as caught:
+                    await anext(client.handle(["HassTurnOn"]))
+                assert caught.value.retry_after_ms
+
+    asyncio.run(test())
+
+
+def test_what_all_understand_together_does_not_depend_on_who_came_first(folder: Path) -> None:
+    async def test() -> None:
+        async with served(folder) as handlers:
+            seen = []
+            for one, other in (("A", "B"), ("B", "A")):
+                async with handling(folder, silence, one), handling(folder, silence, other):
+                    seen.append(handlers.understood)
+                await until(lambda: not handlers.understood.intents)
+            assert seen[0] == seen[1]
+            assert seen[0].intents == ("A", "B")
+
+    asyncio.run(test())
+
+
+def test_every_error_of_it_is_typed() -> None:
+    assert issubclass(HandlerFailed, AssistantError)
+    assert HandlerFailed("x").to_dict()["code"] == "handler-no-answer"
