@@ -126,6 +126,7 @@ class Assistant:
             llm=_llm_settings(config),
             conversations=self._conversations,
             emergency=has_emergency_graph,
+            instead=self._stages.instead,
             handlers=self._handlers,
             emit=self._tell,
         )
@@ -196,6 +197,7 @@ class Assistant:
             async with self.memory.lease(recogniser, deadline_s=_ASIDE_S):
                 found = [out async for out in recogniser.run(AsrRequest(pcm=speech)) if isinstance(out, Transcript)]
         except AssistantError as error:
+            self._stages.note(Stage.ASR, error)
             log.info("not recognised aside: %s", error.code)
             return ""
         return found[-1].text if found else ""

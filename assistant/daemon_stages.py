@@ -17,7 +17,8 @@ import msgspec
 
 from assistant import paths, skills
 from assistant.config import Config
-from assistant.errors import ConfigError, ModelError, UsageError
+from assistant.daemon_remote import Pauses, is_remote, local_config, remote_spec
+from assistant.errors import ConfigError, ModelError, RemoteFailed, StageError, UsageError
 from assistant.machine import usable_cpus
 from assistant.memory_orchestrator.elastic import Available, Configured, effort
 from assistant.memory_orchestrator.estimate import kv_bytes, slot_tokens
@@ -28,7 +29,7 @@ from assistant.model_store.store import ModelStore
 from assistant.query import Understood
 from assistant.stages import kv_files
 from assistant.stages.placement import placement, threads_for
-from assistant.stages.registry import engine_path
+from assistant.stages.registry import REMOTE, engine_path
 from assistant.stages.supervisor import StageSpec, Supervisor
 
 log = logging.getLogger(__name__)
@@ -63,18 +64,46 @@ class Stages:
         self._config, self._store = config, store
         self._make, self._level, self._understood = make, level, understood
         self._intents: tuple[Understood, StageSpec] | None = None
+        self._pauses = Pauses()
         self._known: dict[tuple[Stage, str], _Known] = {}
-        self._made: dict[tuple[Stage, str, tuple[int, ...]], tuple[StageSpec, Supervisor]] = {}
+        self._made: dict[tuple[Stage, str, str, tuple[int, ...]], tuple[StageSpec, Supervisor]] = {}
 
     def __call__(self, stage: Stage) -> Supervisor:
         """Raises `ModelError` when the stage's model cannot be used."""
-        spec = self._spec(stage, self._config)
-        spec, cpus = self._pressed(spec) if stage is Stage.LLM else (spec, spec.placement.cpus)
-        made = self._made.get((stage, spec.model, cpus))
+        spec = self._spec(stage, self._config_now(stage))
+        local_llm = stage is Stage.LLM and spec.engine not in REMOTE
+        spec, cpus = self._pressed(spec) if local_llm else (spec, spec.placement.cpus)
+        made = self._made.get(key := (stage, spec.engine, spec.model, cpus))
         if made is None or made[0] is not spec:
             placed = replace(spec, placement=msgspec.structs.replace(spec.placement, cpus=cpus))
-            made = self._made[stage, spec.model, cpus] = spec, self._make(placed)
+            made = self._made[key] = spec, self._make(placed)
         return made[1]
+
+    # --- servers that fail ------------------------------------------------------------------------------------------
+    def instead(self, failed: Supervisor, error: StageError) -> Supervisor | None:
+        """The local stage for the place of a remote one, which is left alone for a while; None where there is none."""
+        stage = failed.spec.stage
+        if failed.engine not in REMOTE:
+            return None
+        log.warning("%s: %s", stage, error.message)
+        self._pauses.begin(stage)
+        other = self(stage)
+        return None if other.engine in REMOTE else other
+
+    def note(self, stage: Stage, error: Exception) -> None:
+        """Of work outside a query: a server that has failed is left alone for a while."""
+        if isinstance(error, RemoteFailed):
+            self._pauses.begin(stage)
+
+    def _config_now(self, stage: Stage) -> Config:
+        """With a local engine while the server of the stage is left alone, if there is one."""
+        fallback = is_remote(stage, self._config) and getattr(self._config.stage(stage), "fallback", False)
+        if fallback and stage in self._pauses:
+            try:
+                return local_config(stage, self._config, self._store)
+            except (ModelError, UsageError) as error:
+                log.info("%s: nothing takes the server's place: %s", stage, error.message)
+        return self._config
 
     def check_small(self) -> None:
         """Says now what is wrong with `stages.llm.small_model`, not when the machine is pressed already. Raises
@@ -122,7 +151,8 @@ class Stages:
         llm = msgspec.structs.replace(self._config.stages.llm, model=name)
         stages = msgspec.structs.replace(self._config.stages, llm=llm)
         try:
-            return self._spec(Stage.LLM, msgspec.structs.replace(self._config, stages=stages))
+            config = local_config(Stage.LLM, msgspec.structs.replace(self._config, stages=stages), self._store)
+            return self._spec(Stage.LLM, config)
         except ModelError as error:
             log.warning("%s: %s; it is not used", what, error.message)
             self._known[Stage.LLM, name] = _Known(stamp, None)
@@ -134,7 +164,7 @@ class Stages:
         that notices it by itself ("model-replaced") fails its query alone: the next one gets a new worker here."""
         if stage is Stage.INTENT:
             return self._intent_spec(config)
-        name: str = getattr(config.stage(stage), "model", "")
+        name: str = "" if is_remote(stage, config) else getattr(config.stage(stage), "model", "")
         stamp, known = self._stamp(name) if name else (), self._known.get((stage, name))
         if known is not None and known.spec is not None and known.stamp == stamp and (stamp or not name):
             return known.spec
@@ -198,6 +228,8 @@ def stage_spec(
         "step_timeout_s": settings.step_timeout_s,
     }
     engine_path(stage, engine)  # an engine that does not exist is told before a model that does not fit it
+    if engine in REMOTE:
+        return remote_spec(stage, settings, common)
     if stage is Stage.INTENT:
         understood: dict[str, Any] = {"language": settings.language, "intents": list(skills.handled_intents())}
         if beyond.intents:  # nothing else changes what was measured of a house without such programs

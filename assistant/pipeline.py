@@ -31,14 +31,14 @@ from assistant.messages import (
     LlmRequest,
     Outcome,
     Stage,
-    TtsAudio,
-    TtsRequest,
 )
+from assistant.pipeline_fallback import Fallback, Instead
 from assistant.pipeline_handled import local_reply
 from assistant.pipeline_hear import Listener
 from assistant.pipeline_llm import CUT, LlmSettings, heard, llm_figures, request_of
 from assistant.pipeline_run import Run, ms_since
-from assistant.pipeline_speech import Pieces, pieces_of, put
+from assistant.pipeline_say import Sayer, Saying
+from assistant.pipeline_speech import Pieces, put
 from assistant.query import (
     Answer,
     AudioSink,
@@ -49,7 +49,6 @@ from assistant.query import (
     checked_text,
 )
 from assistant.sentences import SentenceSplitter
-from assistant.speech_text import SpeechText, speakable
 from assistant.stages.supervisor import Supervisor
 from assistant.tasks import both
 
@@ -64,12 +63,14 @@ class Pipeline:
         conversations: Conversations | None = None,
         emergency: Callable[[Supervisor], bool] = lambda supervisor: False,
         handlers: IntentHandlers | None = None,
+        instead: Instead = lambda failed, error: None,
         emit: Emit = lambda name, data: None,
         now: Callable[[], datetime] = datetime.now,
         lease_deadline_s: float = 30,
     ) -> None:
         """`stages` gives the supervisor of a stage, or raises `ModelError` when its model cannot be used. `emergency`:
-        whether an LLM has a graph that leaves layers out. `handlers`: other programs that carry out intents."""
+        whether an LLM has a graph that leaves layers out. `handlers`: other programs that carry out intents. `instead`:
+        see `pipeline_fallback`."""
         self._memory = memory
         self._stages = stages
         self._llm = llm
@@ -77,7 +78,9 @@ class Pipeline:
         self._emergency, self._handlers = emergency, handlers
         self._at_llm, self._in_conversation = Line(llm.slots), Line()
         self._emit = emit
-        self._listener = Listener(leased=self._leased, ahead=self._ahead, emit=emit)
+        self._fallback = Fallback(instead, emit)
+        self._listener = Listener(leased=self._leased, ahead=self._ahead, fallback=self._fallback, emit=emit)
+        self._sayer = Sayer(leased=self._leased, fallback=self._fallback, emit=emit)
         self._now = now
         self._lease_deadline_s = lease_deadline_s
 
@@ -149,7 +152,7 @@ class Pipeline:
         if run.query.verbatim:
             run.reply = checked_text(run.query.text or "")
             if run.query.sink is not None:
-                await self._speak_whole(run, run.query.sink, journey)
+                await self._sayer.whole(run, run.query.sink, journey)
             return True
         if run.query.live is not None:
             run.transcript = await self._listener.live(run, run.query.live, journey)
@@ -164,7 +167,7 @@ class Pipeline:
             run.reply = reply
             journey.reached(Stage.LLM)  # and passed by
             if run.query.sink is not None:
-                await self._speak_whole(run, run.query.sink, journey)
+                await self._sayer.whole(run, run.query.sink, journey)
             if failed is not None:
                 raise failed
             return True
@@ -192,16 +195,21 @@ class Pipeline:
     # --- thinking and speaking --------------------------------------------------------------------------------------
     async def _generate_and_speak(self, run: Run, sink: AudioSink | None, journey: Journey) -> None:
         async with self._at_llm.turn("llm", self._lease_deadline_s, what="the LLM"):
-            emergency = self._emergency(run.parts[Stage.LLM])
-            request = request_of(run, self._llm, self._level, emergency=emergency)
-            if sink is not None and await self._spoken_meanwhile(run, request, sink, journey):
-                return
-            async with self._leased(run, journey, Stage.LLM):
-                if sink is not None:
-                    self._ahead(run, Stage.TTS)
-                await self._generate(run, request)
-        if sink is not None:
-            await self._speak_whole(run, sink, journey)
+            spoken = await self._fallback.through(run, lambda: self._written(run, sink, journey))
+        if sink is not None and not spoken:
+            await self._sayer.whole(run, sink, journey)
+
+    async def _written(self, run: Run, sink: AudioSink | None, journey: Journey) -> bool:
+        """The reply; whether it was spoken meanwhile."""
+        emergency = self._emergency(run.parts[Stage.LLM])
+        request = request_of(run, self._llm, self._level, emergency=emergency)
+        if sink is not None and await self._spoken_meanwhile(run, request, sink, journey):
+            return True
+        async with self._leased(run, journey, Stage.LLM):
+            if sink is not None:
+                self._ahead(run, Stage.TTS)
+            await self._generate(run, request)
+        return False
 
     async def _spoken_meanwhile(self, run: Run, request: LlmRequest, sink: AudioSink, journey: Journey) -> bool:
         """Spoken while it is written; False where LLM and TTS do not fit together."""
@@ -209,10 +217,12 @@ class Pipeline:
             return False
         try:
             async with self._leased(run, journey, Stage.LLM, Stage.TTS):
-                pieces = Pieces()
-                await both(self._generate(run, request, pieces), self._speak(run, sink, pieces))
+                saying = Saying(Pieces())
+                await both(self._generate(run, request, saying.pieces), self._sayer.meanwhile(run, sink, saying))
         except MemoryRefused:  # the budget has changed since it was looked at; one after the other may still do
             return False
+        if not saying.over:  # the voice was replaced
+            await self._sayer.rest(run, sink, saying, journey)
         return True
 
     async def _generate(self, run: Run, request: LlmRequest, pieces: Pieces | None = None) -> None:
@@ -236,37 +246,6 @@ class Pipeline:
         put(pieces, [*sentences.flush(), None])
         if cut:
             run.reply += CUT
-
-    async def _speak_whole(self, run: Run, sink: AudioSink, journey: Journey) -> None:
-        if not speakable(run.reply):
-            return
-        async with self._leased(run, journey, Stage.TTS):
-            await self._speak(run, sink, pieces_of(run.reply))
-
-    async def _speak(self, run: Run, sink: AudioSink, pieces: Pieces) -> None:
-        """Says what comes until None comes; nothing is announced where nothing can be said."""
-        speech, started = SpeechText(), 0.0
-        while (piece := await pieces.get()) is not None:
-            text = speech.say(piece)
-            if not text:
-                continue
-            if not started:
-                started = time.monotonic()
-                self._emit("tts-start", {"query_id": run.query.id, "text": text})
-            sounded = False
-            async with aclosing(run.parts[Stage.TTS].run(TtsRequest(text=text))) as results:
-                async for out in results:
-                    if isinstance(out, TtsAudio):
-                        if "tts_first_audio" not in run.timings:
-                            run.timings["tts_first_audio"] = ms_since(started)
-                            run.timings["speech_end_to_first_audio"] = run.since_start()
-                        begins_s = sink.seconds
-                        sink.write(out.pcm, out.sample_rate)
-                        if not sounded:
-                            run.said.append((piece, begins_s))
-                        sounded = True
-        if started:
-            self._emit("tts-end", {"query_id": run.query.id})
 
     @property
     def _level(self) -> Level:

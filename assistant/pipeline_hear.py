@@ -19,6 +19,7 @@ from assistant.audio import vad
 from assistant.errors import NoSpeech
 from assistant.memory_orchestrator.journey import Journey
 from assistant.messages import AsrRequest, Emit, Stage, Transcript
+from assistant.pipeline_fallback import Fallback
 from assistant.pipeline_run import Run, ms_since
 from assistant.pipeline_speech import speech_in, speech_of
 from assistant.pipeline_utterance import Utterance
@@ -50,17 +51,21 @@ class Heard:
 class Listener:
     """Hears the question of a query."""
 
-    def __init__(self, *, leased: Leased, ahead: Ahead, emit: Emit) -> None:
-        self._leased, self._ahead, self._emit = leased, ahead, emit
+    def __init__(self, *, leased: Leased, ahead: Ahead, fallback: Fallback, emit: Emit) -> None:
+        self._leased, self._ahead, self._fallback, self._emit = leased, ahead, fallback, emit
 
     async def recording(self, run: Run, read: Callable[[], bytes], journey: Journey) -> str:
         """What is said in a finished recording. Raises `BadAudio`, `NoSpeech` and what its stage raises."""
         started = time.monotonic()
         self._begin(run)  # both load while the recording is read and searched for speech
         speech = await in_own_thread(functools.partial(speech_of, read))
-        async with self._leased(run, journey, Stage.ASR):
-            self._ahead(run, Stage.LLM)
-            heard = await _recognised(run, speech)
+
+        async def hear() -> Heard:
+            async with self._leased(run, journey, Stage.ASR):
+                self._ahead(run, Stage.LLM)
+                return await _recognised(run, speech)
+
+        heard = await self._fallback.through(run, hear)
         run.timings["asr"] = ms_since(started)
         return self._end(run, question(heard))
 
@@ -70,11 +75,14 @@ class Listener:
         self._begin(run)
         utterance, text = Utterance(run, self._emit), ""
 
-        async def hear() -> None:
-            nonlocal text
+        async def understood() -> str:
             async with self._leased(run, journey, Stage.ASR):
                 self._ahead(run, Stage.LLM)
-                text = await self._question(run, live, utterance)
+                return await self._question(run, live, utterance)
+
+        async def hear() -> None:
+            nonlocal text
+            text = await self._fallback.through(run, understood)
             run.timings["asr"] = ms_since(utterance.ended)
             utterance.leave()
 

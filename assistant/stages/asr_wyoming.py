@@ -13,8 +13,8 @@ import msgspec
 from assistant.errors import RemoteFailed
 from assistant.messages import ASR_RATE, AsrRequest, Progress, Transcript
 from assistant.stages.base import EngineConfig, EngineInfo
-from assistant.stages.remote import GARBAGE, Link, address_of, clean, options_of, results
-from assistant.stages.wyoming_wire import PORTS, Stream
+from assistant.stages.remote import GARBAGE, WYOMING_PORTS, Link, address_of, clean, options_of, results
+from assistant.stages.wyoming_wire import Stream
 
 _CHUNK = ASR_RATE * 2 // 4
 """Bytes of a quarter of a second."""
@@ -39,7 +39,7 @@ class WyomingAsr:
         """Raises `ConfigError`."""
         self._model = config.model
         self._options = options_of(config.options, Options, "asr")
-        self._where = address_of(self._options.uri, "stages.asr.uri", PORTS)
+        self._where = address_of(self._options.uri, "stages.asr.uri", WYOMING_PORTS)
 
     @property
     def info(self) -> EngineInfo:

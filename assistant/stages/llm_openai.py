@@ -1,8 +1,8 @@
-"""Answers by an OpenAI-compatible server (llama-server, Ollama, vLLM, ...): the conversation goes there, text comes back.
+"""Answers by an OpenAI-compatible server (llama-server, Ollama, vLLM): conversations go there, text comes back.
 
 POST <url>/chat/completions with `stream: true` → server-sent events, each `data: {...}`, the last `data: [DONE]`.
-Standard library alone; `ssl` is imported where a URL says https. The key is read for each request, sent in its header
-and found nowhere else: neither in the settings' own values nor in a message.
+Standard library alone. The key is read for each request, sent in its header and found nowhere else: neither in the
+settings' own values nor in a message.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,9 +23,19 @@ from assistant.errors import ConfigError, RemoteFailed
 from assistant.messages import LlmDelta, LlmDone, LlmRequest, Progress
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.pacing import Together
-from assistant.stages.remote import BROKE_OFF, GARBAGE, REFUSED, Address, Link, address_of, clean, options_of, results
+from assistant.stages.remote import (
+    BROKE_OFF,
+    GARBAGE,
+    HTTP_PORTS,
+    REFUSED,
+    Address,
+    Link,
+    address_of,
+    clean,
+    options_of,
+    results,
+)
 
-PORTS = {"http": 80, "https": 443}
 _MAX_LINE = 256 << 10
 """Bytes of an event, and of a whole answer that is not streamed."""
 _MAX_TOKEN_CHARS = 64
@@ -62,7 +73,7 @@ class OpenAiLlm:
         """Raises `ConfigError`."""
         self._model = config.model
         self._options = options_of(config.options, Options, "llm")
-        self._where = address_of(self._options.url, "stages.llm.url", PORTS)
+        self._where = address_of(self._options.url, "stages.llm.url", HTTP_PORTS)
 
     @property
     def info(self) -> EngineInfo:
@@ -153,8 +164,6 @@ class OpenAiLlm:
         sock = link.connect()
         if link.where.scheme != "https":
             return sock
-        import ssl
-
         try:
             context = ssl.create_default_context(cafile=self._options.ca_file or None)
         except (OSError, ValueError) as error:

@@ -25,6 +25,10 @@ POLL_S = 0.05
 _AHEAD = 32
 """Results that may wait to be taken; a server that floods us waits as well."""
 
+WYOMING_PORTS = {"tcp": 0, "unix": 0}
+HTTP_PORTS = {"http": 80, "https": 443}
+"""The schemes that an address may have, with their default ports."""
+
 UNREACHABLE, REFUSED, LATE, BROKE_OFF, GARBAGE = (
     "remote-unreachable",
     "remote-refused",
@@ -46,6 +50,11 @@ class Address:
     port: int = 0
     path: str = ""
     """Of the socket, or behind the host of a URL."""
+
+    @property
+    def name(self) -> str:
+        """Of the machine and its port, or of the socket's file; short enough for a table."""
+        return self.path.rpartition("/")[2] if self.scheme == "unix" else f"{self.host}:{self.port}"
 
     def __str__(self) -> str:
         if self.scheme == "unix":

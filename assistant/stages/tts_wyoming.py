@@ -13,8 +13,8 @@ import msgspec
 from assistant.errors import RemoteFailed
 from assistant.messages import Progress, TtsAudio, TtsRequest
 from assistant.stages.base import EngineConfig, EngineInfo
-from assistant.stages.remote import GARBAGE, Link, address_of, options_of, results
-from assistant.stages.wyoming_wire import PORTS, Event, Stream
+from assistant.stages.remote import GARBAGE, WYOMING_PORTS, Link, address_of, options_of, results
+from assistant.stages.wyoming_wire import Event, Stream
 
 _RATES = range(8000, 48_001)
 _LONGEST_S, _LONGEST_CHAR_S = 30.0, 1.0
@@ -38,7 +38,7 @@ class WyomingTts:
         """Raises `ConfigError`."""
         self._model = config.model
         self._options = options_of(config.options, Options, "tts")
-        self._where = address_of(self._options.uri, "stages.tts.uri", PORTS)
+        self._where = address_of(self._options.uri, "stages.tts.uri", WYOMING_PORTS)
 
     @property
     def info(self) -> EngineInfo:

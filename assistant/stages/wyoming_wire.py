@@ -15,7 +15,6 @@ from typing import Any, BinaryIO
 from assistant.errors import RemoteFailed
 from assistant.stages.remote import BROKE_OFF, GARBAGE, REFUSED, Address, Link
 
-PORTS = {"tcp": 0, "unix": 0}
 MAX_LINE, MAX_DATA, MAX_PAYLOAD = 64 << 10, 1 << 20, 4 << 20
 """Bytes that a frame's line, its further data and its payload may have."""
 

@@ -1,0 +1,46 @@
+"""What becomes of a query whose remote stage fails: a local one takes its place, and the query goes on.
+
+It is decided here and not below, because a local engine needs memory that only a lease gives: the remote one's lease
+must end before the local one's begins, or two halves of the ledger would wait for each other. So whoever works inside
+a lease does it in a function that can be called again. Imports `errors` and `pipeline_run`; leases nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from assistant.errors import StageError
+from assistant.messages import Emit, Stage
+from assistant.pipeline_run import Run
+from assistant.stages.supervisor import Supervisor
+
+T = TypeVar("T")
+Instead = Callable[[Supervisor, StageError], Supervisor | None]
+"""Is told which stage failed and how; gives the local one for its place, None where there is none."""
+
+
+class Fallback:
+    def __init__(self, instead: Instead, emit: Emit) -> None:
+        self._instead, self._emit = instead, emit
+
+    async def through(self, run: Run, work: Callable[[], Awaitable[T]]) -> T:
+        """`work`, once more for each remote stage that fails in it. Raises what it raises where nothing can take the
+        place of what failed."""
+        while True:
+            try:
+                return await work()
+            except StageError as error:
+                self.take(run, error)
+
+    def take(self, run: Run, error: StageError) -> None:
+        """Puts the local stage in the place of the one that failed, or raises `error`. What an LLM has told is not
+        taken back: its query fails."""
+        stage = next((stage for stage in run.parts if stage.value == error.stage), None)
+        local = self._instead(run.parts[stage], error) if stage is not None else None
+        if stage is None or local is None or (stage is Stage.LLM and run.reply):
+            raise error
+        local.reset_figures()
+        run.parts[stage] = local
+        told = {"stage": stage.value, "reason": error.code, "message": error.message}
+        self._emit("stage-fallback", {"query_id": run.query.id, **told})

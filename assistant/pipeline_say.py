@@ -1,0 +1,113 @@
+"""Speaks a reply, piece by piece: at once as a whole, or while it is written. Imports the pipeline's parts and `query`.
+
+A voice on a server that fails is replaced in the middle of a reply; the sentence that it broke off is said again.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from contextlib import aclosing
+
+from assistant.errors import StageError
+from assistant.memory_orchestrator.journey import Journey
+from assistant.messages import Emit, Stage, TtsAudio, TtsRequest
+from assistant.pipeline_fallback import Fallback
+from assistant.pipeline_hear import Leased
+from assistant.pipeline_run import Run, ms_since
+from assistant.pipeline_speech import Pieces, pieces_of
+from assistant.query import AudioSink
+from assistant.speech_text import SpeechText, speakable
+
+
+class Saying:
+    """A reply on its way to the voice, and how far it has come."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        self.pieces = pieces
+        self.piece = self.text = ""
+        """Of the reply what is to be said now, and how."""
+        self.started = 0.0
+        """Monotonic seconds; 0 = nothing was said yet."""
+        self.over = False
+        self._speech = SpeechText()
+
+    async def next(self) -> bool:
+        """Whether there is something to say; the same again, until it was `said`."""
+        while not self.text and not self.over:
+            piece = await self.pieces.get()
+            if piece is None:
+                self.over = True
+            else:
+                self.piece, self.text = piece, self._speech.say(piece)
+        return bool(self.text)
+
+    def said(self) -> None:
+        self.text = ""
+
+
+class Sayer:
+    def __init__(self, *, leased: Leased, fallback: Fallback, emit: Emit) -> None:
+        self._leased, self._fallback, self._emit = leased, fallback, emit
+
+    async def whole(self, run: Run, sink: AudioSink, journey: Journey) -> None:
+        """The reply that is there."""
+        if speakable(run.reply):
+            await self.rest(run, sink, Saying(pieces_of(run.reply)), journey)
+
+    async def rest(self, run: Run, sink: AudioSink, saying: Saying, journey: Journey) -> None:
+        """What was not said yet of a reply that is there."""
+
+        async def speak() -> None:
+            async with self._leased(run, journey, Stage.TTS):
+                await self._speak(run, sink, saying)
+
+        await self._fallback.through(run, speak)
+
+    async def meanwhile(self, run: Run, sink: AudioSink, saying: Saying) -> None:
+        """While it is written, in a lease of LLM and voice. Leaves it when the voice is replaced: the other one has no
+        lease, and what was not said is for `rest`."""
+        try:
+            await self._speak(run, sink, saying)
+        except StageError as error:
+            self._fallback.take(run, error)
+
+    async def _speak(self, run: Run, sink: AudioSink, saying: Saying) -> None:
+        """Says what comes until None comes; nothing is announced where nothing can be said."""
+        while await saying.next():
+            if not saying.started:
+                saying.started = time.monotonic()
+                self._emit("tts-start", {"query_id": run.query.id, "text": saying.text})
+            sounded = False
+            async with aclosing(run.parts[Stage.TTS].run(TtsRequest(text=saying.text))) as results:
+                async for out in results:
+                    if isinstance(out, TtsAudio):
+                        if "tts_first_audio" not in run.timings:
+                            run.timings["tts_first_audio"] = ms_since(saying.started)
+                            run.timings["speech_end_to_first_audio"] = run.since_start()
+                        begins_s = sink.seconds
+                        rate = sink.sample_rate or out.sample_rate
+                        sink.write(at_rate(out.pcm, out.sample_rate, rate), rate)
+                        if not sounded:
+                            run.said.append((saying.piece, begins_s))
+                        sounded = True
+            saying.said()
+        if saying.started:
+            self._emit("tts-end", {"query_id": run.query.id})
+
+
+def at_rate(pcm: bytes, rate: int, wanted: int) -> bytes:
+    """s16le mono at another rate, in straight lines between samples: enough for the rest of a reply whose first voice
+    was lost, and without a library. Takes 5 ms for a second of sound."""
+    if rate == wanted:
+        return pcm
+    samples = array("h", pcm)
+    last, step = len(samples) - 1, rate / wanted
+    out = array("h")
+    for number in range(len(samples) * wanted // rate):
+        at = number * step
+        left = int(at)
+        here = samples[left]
+        there = samples[left + 1] if left < last else here
+        out.append(int(here + (there - here) * (at - left)))
+    return out.tobytes()
