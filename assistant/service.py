@@ -44,12 +44,13 @@ def main(args: list[str]) -> int:
 
 async def _serve(config: Config) -> None:
     from assistant import paths
-    from assistant.api import sockets
+    from assistant.api import security, sockets
     from assistant.api.admission import Limits
     from assistant.api.handlers import Handlers
     from assistant.api.queries import QueryEvents
     from assistant.api.server import Server
     from assistant.cli_output import say
+    from assistant.config_checks import tcp_address
     from assistant.daemon import Assistant
     from assistant.daemon_voice import endpoint_settings
     from assistant.notify import Notifier, Watchdog
@@ -60,6 +61,9 @@ async def _serve(config: Config) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     folder = sockets.prepared(paths.runtime_dir())
     events = QueryEvents()
+    where = tcp_address(config.api.tcp)
+    # before anything is started: without keys and clients nothing listens
+    network = security.network(where, paths.keys_dir(config.api.keys_dir)) if where else None
     line = Limits(slots=config.stages.llm.slots, deadline_s=config.api.deadline_s)
     handlers = Handlers(config.stages.intent.handler_timeout_s)
     # the lock comes first: of two that start at the same moment, one touches nothing of the other
@@ -68,7 +72,7 @@ async def _serve(config: Config) -> None:
             Assistant(
                 config, owner=paths.daemon_owner(), emit=events, voice=config.audio.enabled, handlers=handlers
             ) as assistant,
-            Server(assistant, events, folder, stop.set, handlers, line, endpoint_settings(config)),
+            Server(assistant, events, folder, stop.set, handlers, line, endpoint_settings(config), network),
             Watchdog(notifier),
         ):
             for what in assistant.missing():

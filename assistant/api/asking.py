@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
+import msgspec
+
 from assistant.api import framing, wire
 from assistant.api.callers import Caller
 from assistant.api.endpoint import Peer, PeerGone
@@ -27,6 +29,8 @@ class Asking:
         self._queries, self._replies, self._endpoint = queries, replies, endpoint
         self._sent: dict[tuple[Caller, str], SentSpeech] = {}
         """What is being spoken, by its client and the id of its `ask`."""
+        self._askers: dict[str | None, str] = {}
+        """Queries of clients from the network: who asked, by the public key."""
         self.deliveries: set[asyncio.Task[None]] = set()
         """Replies on their way."""
 
@@ -45,7 +49,7 @@ class Asking:
             outbox.put_nowait(framing.encode(reply, parent=message.id, pcm=pcm))
 
         sent = SentSpeech(self._endpoint, endpointing=ask.endpointing) if ask.more else None
-        job = Job(ask, message.pcm, tell, client=peer.caller, live=sent)
+        job = Job(_theirs(ask, peer), message.pcm, tell, client=peer.user or peer.caller, live=sent)
         if sent is not None:
             job.size = MAX_BYTES  # what it may become
             sent.put(message.pcm, False)
@@ -61,9 +65,16 @@ class Asking:
         task.add_done_callback(self.deliveries.discard)
         # a client may stay for years: nothing of its queries stays with it
         task.add_done_callback(lambda _: peer.left.remove_done_callback(abandoned))
+        if peer.user is not None:
+            self._askers[job.id] = peer.user.key
+            task.add_done_callback(lambda _: self._askers.pop(job.id))
         if sent is not None:
             self._sent[key] = sent
             task.add_done_callback(lambda _: self._sent.pop(key))
+
+    def asked_by(self, query_id: str | None) -> str | None:
+        """The public key of the client from the network that asked it and waits for its answer."""
+        return self._askers.get(query_id)
 
     def sound(self, peer: Peer, message: framing.Received) -> None:
         """The next sound of an `ask` with `more`. Raises `UsageError`."""
@@ -89,6 +100,13 @@ class Asking:
                 return self._abandoned(job)
             if job.ended and outbox.empty():
                 return
+
+
+def _theirs(ask: wire.Ask, peer: Peer) -> wire.Ask:
+    """A client from the network goes on with its own conversations, and with nobody else's whose names it knows."""
+    if peer.user is None or ask.conversation is None:
+        return ask
+    return msgspec.structs.replace(ask, conversation=f"{peer.user.name}:{ask.conversation}")
 
 
 def _check_samples(pcm: bytes) -> None:

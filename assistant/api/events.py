@@ -17,8 +17,10 @@ from typing import Any
 import zmq
 
 from assistant import __version__
-from assistant.api import framing, wire_events
+from assistant.api import framing, sockets, wire_events
 from assistant.api.callers import Callers
+from assistant.api.endpoint import Gate
+from assistant.api.security import user_of
 from assistant.errors import ConfigError, UsageError
 
 log = logging.getLogger(__name__)
@@ -50,7 +52,10 @@ class Publisher:
         *,
         most_subscribers: int = MOST_SUBSCRIBERS,
         most_topics: int = MOST_TOPICS,
+        gate: Gate | None = None,
     ) -> None:
+        """`gate`: where clients from the network come in, if they may observe."""
+        self._gate = gate
         self._context, self._path = context, path
         self._most_subscribers, self._most_topics = most_subscribers, most_topics
         self.seq = 0
@@ -66,6 +71,9 @@ class Publisher:
         """Binds the path (0600), replacing what a killed daemon left there. Raises `ConfigError`."""
         self._loop = asyncio.get_running_loop()
         self._bind()
+        if self._gate is not None:
+            guard = self._gate.guard
+            guard.on_loss(lambda: self._callers.drop(guard.may_follow))
 
     def _bind(self) -> None:
         xpub: zmq.Socket[bytes] = self._context.socket(zmq.XPUB)
@@ -79,17 +87,21 @@ class Publisher:
             (zmq.HANDSHAKE_IVL, _HANDSHAKE_MS),
         ):
             xpub.setsockopt(option, value)
-        self._callers = Callers(self._context, xpub, str(self._path), self._most_subscribers)
-        mask = os.umask(0o177)
+        gate = self._gate
+        self._callers = Callers(
+            self._context, xpub, str(self._path), self._most_subscribers, None if gate is None else gate.guard
+        )
         try:
-            self._path.unlink(missing_ok=True)
-            xpub.bind(f"ipc://{self._path}")
-        except OSError as error:  # zmq.ZMQError is one
+            with sockets.fresh(self._path):
+                xpub.bind(f"ipc://{self._path}")
+            if gate is not None:
+                gate.guard.bind(xpub, gate.place, MAX_TOPIC + 1)
+        except (OSError, ConfigError) as error:  # zmq.ZMQError is an OSError
             self._callers.close()
             xpub.close()
+            if isinstance(error, ConfigError):
+                raise
             raise ConfigError(f"the socket {self._path} cannot be made: {error}", code="runtime-dir") from None
-        finally:
-            os.umask(mask)
         self._socket = xpub
         self._topics: set[bytes] = set()
         self._fd: int = xpub.getsockopt(zmq.FD)  # type: ignore[assignment]
@@ -137,10 +149,12 @@ class Publisher:
             if self._socket is None:
                 return
             try:
-                message = self._socket.recv(zmq.NOBLOCK)
+                frame = self._socket.recv(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            self._subscribed(message)
+            if self._gate is not None and (user := user_of(frame)) is not None:
+                self._callers.of(b"", frame.get(zmq.SRCFD), user.key)  # so that it can be shown out
+            self._subscribed(frame.bytes)
         self._look_again()
 
     def _subscribed(self, message: bytes) -> None:

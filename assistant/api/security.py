@@ -39,6 +39,11 @@ _LOOK_S = 1.0
 _TELL_S = 60.0
 _ENCRYPTED = 64
 """Bytes that CURVE adds to a frame, at most."""
+_HANDSHAKE = 1024
+"""Bytes of what is said before the first message; the limit of a frame counts for that, too."""
+_TRIES = 20
+_TRY_S = 0.005
+"""A socket that was closed in this moment gives its port free a little later."""
 
 
 class Place(IntEnum):
@@ -149,7 +154,7 @@ class Guard:
             (zmq.ZAP_DOMAIN, place.name.lower().encode()),
             (zmq.ZAP_ENFORCE_DOMAIN, 1),  # without us to ask, nobody comes in
             (zmq.IPV6, int(":" in self._network.host)),
-            (zmq.MAXMSGSIZE, frame_bytes + _ENCRYPTED),
+            (zmq.MAXMSGSIZE, max(frame_bytes, _HANDSHAKE) + _ENCRYPTED),
             (zmq.HEARTBEAT_IVL, round(heartbeat_s * 1000)),
             (zmq.HEARTBEAT_TIMEOUT, round(heartbeat_s * 1000)),
             (zmq.HEARTBEAT_TTL, round(heartbeat_s * 4000)),
@@ -157,7 +162,7 @@ class Guard:
         try:
             for option, value in options:
                 socket.setsockopt(option, value)
-            socket.bind(address)
+            _bind(socket, address)
         except zmq.ZMQError as error:
             raise ConfigError(f"api.tcp: {address} cannot be listened at: {error}") from None
 
@@ -231,6 +236,19 @@ class Guard:
             self._loop.remove_reader(self._fd)
             self._socket.close()
             self._socket = None
+
+
+def _bind(socket: zmq.Socket[bytes], address: str) -> None:
+    """Raises `zmq.ZMQError`."""
+    for left in reversed(range(_TRIES)):
+        try:
+            socket.bind(address)
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EADDRINUSE or not left:
+                raise
+        else:
+            return
+        time.sleep(_TRY_S)
 
 
 def _property(name: str, value: str) -> bytes:

@@ -17,15 +17,16 @@ from typing import Any, Self
 import zmq
 
 from assistant import __version__
-from assistant.api import admission, framing, sockets, wire
+from assistant.api import admission, framing, rights, sockets, wire
 from assistant.api.asking import Asking
 from assistant.api.backend import Backend, Voice
-from assistant.api.endpoint import Endpoint, Limits, Peer
+from assistant.api.endpoint import Endpoint, Gate, Limits, Peer
 from assistant.api.events import Publisher
 from assistant.api.handlers import Handlers
 from assistant.api.orders import Orders
 from assistant.api.queries import Queries, QueryEvents
 from assistant.api.replies import Replies
+from assistant.api.security import Guard, Network, Place
 from assistant.audio.front_messages import EndpointSettings
 from assistant.errors import AssistantError, Cancelled, UsageError
 from assistant.messages import Stage
@@ -51,24 +52,32 @@ class Server:
         handlers: Handlers | None = None,
         line: admission.Limits | None = None,
         endpoint: EndpointSettings | None = None,
+        network: Network | None = None,
     ) -> None:
         """`folder` is prepared and locked by the caller; `stop` is called for `shutdown`; `handlers`: what the backend
         asks for intents that other programs carry out; `line`: how many queries run and wait; `endpoint`: when somebody
-        has finished speaking whose sound a client sends."""
+        has finished speaking whose sound a client sends; `network`: listen at TCP as well."""
         self._handlers = Handlers() if handlers is None else handlers
         self._backend, self._events, self._stop = backend, events, stop
         self._queries = Queries(backend.answer, events, limits=line)
         self._stopping = False
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._commands = Endpoint(self._context, folder / sockets.COMMAND, _COMMAND_LIMITS, self._command)
-        self._controls = Endpoint(self._context, folder / sockets.CONTROL, _CONTROL_LIMITS, self._control)
+        self._guard = None if network is None else Guard(self._context, network)
+        self._commands = Endpoint(
+            self._context, folder / sockets.COMMAND, _COMMAND_LIMITS, self._command, gate=self._gate(Place.COMMAND)
+        )
+        self._controls = Endpoint(
+            self._context, folder / sockets.CONTROL, _CONTROL_LIMITS, self._control, gate=self._gate(Place.CONTROL)
+        )
         self._replies, self._control_replies = Replies(self._commands), Replies(self._controls)
         self._orders = Orders(self._replies)
         self._asking = Asking(self._queries, self._replies, endpoint or EndpointSettings())
-        self._publisher = Publisher(self._context, folder / sockets.EVENTS)
+        self._publisher = Publisher(self._context, folder / sockets.EVENTS, gate=self._gate(Place.EVENTS))
 
     async def __aenter__(self) -> Self:
         try:
+            if self._guard is not None:
+                self._guard.open()
             await self._publisher.open()
             self._events.listeners.append(self._publisher)
             await self._commands.open()
@@ -97,8 +106,23 @@ class Server:
         if self._publisher in self._events.listeners:
             self._events.listeners.remove(self._publisher)
         await self._publisher.close()
+        if self._guard is not None:
+            self._guard.close()
         # waits for the last replies to leave, a tenth of a second at most
         self._context.term()
+
+    # --- clients from the network ----------------------------------------------------------------------------------
+    def _gate(self, place: Place) -> Gate | None:
+        return None if self._guard is None else Gate(self._guard, place)
+
+    def _permit(self, peer: Peer, command: Any) -> None:
+        """Raises `UsageError` code "forbidden"; never for a client of this machine."""
+        if peer.user is None or self._guard is None:
+            return
+        self._guard.permit(peer.user.key, command)
+        if isinstance(command, wire.Cancel):
+            owned = self._asking.asked_by(command.query_id) == peer.user.key
+            rights.may_cancel(self._guard.rights(peer.user.key), command.query_id, owned)
 
     # --- command.sock -----------------------------------------------------------------------------------------------
     def _command(self, peer: Peer, frames: list[bytes], refused: AssistantError | None) -> None:
@@ -106,6 +130,7 @@ class Server:
             if refused is not None:
                 raise refused
             message = framing.decode(frames, wire.COMMANDS)
+            self._permit(peer, message.data)
             if self._stopping:
                 raise Cancelled("the daemon is stopping")
             if message.pcm and not isinstance(message.data, wire.Ask | wire.AskSound):
@@ -148,6 +173,7 @@ class Server:
             if refused is not None:
                 raise refused
             message = framing.decode(frames, wire.CONTROLS)
+            self._permit(peer, message.data)
             self._control_replies.now(peer, self._answer_control(message.data), message.id)
 
     def _answer_control(self, data: Any) -> wire.Reply:
