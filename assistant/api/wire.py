@@ -53,18 +53,24 @@ class AskSound(Data, frozen=True, kw_only=True):
 
 
 class Say(Data, frozen=True, kw_only=True):
-    """Speaks a text at the daemon's speaker; answered with a report when it was heard."""
+    """Speaks a text, as it is, at the daemon's speaker; answered when it was heard. `busy` while somebody is listened
+    to or answered there."""
 
     text: str
 
 
 class Load(Data, frozen=True, kw_only=True):
+    """Loads a stage ahead of its first use, and answers when it is loaded."""
+
     stage: Stage
+    """asr | intent | llm | tts."""
     keep_alive_s: Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)] | None = None
     """None: as configured; 0: it is unloaded again at once; negative: for ever."""
 
 
 class Unload(Data, frozen=True, kw_only=True):
+    """Unloads a stage now; its memory is free when this is answered."""
+
     stage: Stage
 
 
@@ -92,11 +98,11 @@ class AnswerIntent(Data, frozen=True, kw_only=True):
 
 # --- commands at control.sock ---------------------------------------------------------------------------------------
 class Ping(Data, frozen=True, kw_only=True):
-    pass
+    """Is anybody there?"""
 
 
 class GetStatus(Data, frozen=True, kw_only=True):
-    pass
+    """What it does, and what it holds."""
 
 
 class GetPs(Data, frozen=True, kw_only=True):
@@ -109,11 +115,11 @@ class GetSnapshot(Data, frozen=True, kw_only=True):
 
 class Cancel(Data, frozen=True, kw_only=True):
     query_id: str | None = None
-    """None: the query that runs now."""
+    """None: what is being answered, here and at the speaker."""
 
 
 class Shutdown(Data, frozen=True, kw_only=True):
-    pass
+    """The daemon stops: what runs or waits ends as cancelled."""
 
 
 class Listen(Data, frozen=True, kw_only=True):
@@ -124,9 +130,12 @@ class Mute(Data, frozen=True, kw_only=True):
     """Closes the microphone, or opens it again."""
 
     on: bool
+    """True closes it."""
 
 
 class Volume(Data, frozen=True, kw_only=True):
+    """How loud it speaks, from 0 to 100."""
+
     percent: Annotated[float, msgspec.Meta(ge=0, le=100)]
 
 
@@ -159,14 +168,18 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
 
     query_id: str
     ahead: int
-    """Queries that are answered before it."""
+    """Queries that are answered before it, unless more urgent ones come."""
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
+    """It is being answered."""
+
     query_id: str
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens meanwhile: to this query, and, without a `query_id`, to the daemon."""
+
     name: str
     data: dict[str, Any]
 
@@ -178,29 +191,38 @@ class Audio(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(QueryReport, frozen=True, kw_only=True):
-    """The last message of a query that began, whatever its outcome."""
+    """The JSON of `assistant ask --json`; the last reply of a query that began, whatever its outcome."""
 
     exit_code: int = 0
     """What the command line ends with: the error's kind, for programs that do not know all codes."""
 
 
 class Failure(ErrorReport, frozen=True, kw_only=True):
+    """It cannot be done. The last reply. `busy` has `status` 429, too."""
+
     exit_code: int = 1
+    """As in a `report`."""
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """The stage can be used."""
+
     stage: Stage
     status: StageStatus | None
-    """None: it was unloaded again at once (keep-alive 0)."""
+    """Its row as in `status`; None: it was unloaded again at once (keep-alive 0)."""
 
 
 class Unloaded(msgspec.Struct, frozen=True, kw_only=True):
+    """The stage holds no memory."""
+
     stage: Stage
     unloaded: bool
     """False: it was not loaded."""
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
+    """What this client is asked from now on."""
+
     intents: tuple[str, ...]
 
 
@@ -241,16 +263,22 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pong(msgspec.Struct, frozen=True, kw_only=True):
+    """The daemon is there."""
+
     version: str
     pid: int
 
 
 class Cancelling(msgspec.Struct, frozen=True, kw_only=True):
+    """They end with `exit_code` 130."""
+
     query_ids: tuple[str, ...]
     """What is being cancelled; empty when there was nothing to cancel."""
 
 
 class Stopping(msgspec.Struct, frozen=True, kw_only=True):
+    """The daemon is on its way out."""
+
     pid: int
 
 

@@ -118,12 +118,16 @@ class RunEnd(OfQuery, frozen=True, kw_only=True):
 
 # --- of the daemon --------------------------------------------------------------------------------------------------
 class StageLoadStart(Happened, frozen=True, kw_only=True):
+    """A worker begins to load its model."""
+
     stage: str
     engine: str
     model: str
 
 
 class StageLoadEnd(Happened, frozen=True, kw_only=True):
+    """It can be used."""
+
     stage: str
     load_ms: float
 
@@ -144,6 +148,8 @@ class MemoryEvict(Happened, frozen=True, kw_only=True):
 
 
 class MemoryDeny(Happened, frozen=True, kw_only=True):
+    """There is no memory for a stage."""
+
     stage: str | None
     code: str
     message: str
@@ -171,10 +177,15 @@ class WakeWordEnd(Happened, frozen=True, kw_only=True):
 
 
 class Muted(Happened, frozen=True, kw_only=True):
+    """The microphone was closed, or opened again."""
+
     on: bool
+    """It is closed."""
 
 
-class Volume(Happened, frozen=True, kw_only=True):
+class VolumeSet(Happened, frozen=True, kw_only=True):
+    """How loud it speaks has changed."""
+
     percent: float
 
 
@@ -190,7 +201,7 @@ class AudioDeviceLost(AudioDevice, frozen=True, kw_only=True):
 
 
 class AudioDeviceRestored(AudioDevice, frozen=True, kw_only=True):
-    pass
+    """It is there again."""
 
 
 EVENTS: dict[str, type[Happened]] = {
@@ -219,7 +230,7 @@ EVENTS: dict[str, type[Happened]] = {
     "state": State,
     "wake_word-end": WakeWordEnd,
     "muted": Muted,
-    "volume": Volume,
+    "volume": VolumeSet,
     "audio-device-lost": AudioDeviceLost,
     "audio-device-restored": AudioDeviceRestored,
 }
