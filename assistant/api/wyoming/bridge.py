@@ -19,6 +19,7 @@ from wyoming.info import Info
 
 from assistant import __version__
 from assistant.api.loopback import checked_loopback, tcp_listener, unix_listener
+from assistant.api.queries import Queries
 from assistant.api.wyoming.backend import Backend
 from assistant.api.wyoming.describing import described
 from assistant.api.wyoming.framing import MAX_LINE_BYTES
@@ -34,10 +35,13 @@ _WHY = "the Wyoming protocol has no authentication: anybody there could use your
 
 
 class Bridge:
-    """`async with Bridge(assistant, "tcp://127.0.0.1:10700")`: clients are served inside."""
+    """`async with Bridge(assistant, server.queries, "tcp://127.0.0.1:10700")`: clients are served inside."""
 
-    def __init__(self, backend: Backend, uri: str, *, max_clients: int = MAX_CLIENTS, idle_s: float = IDLE_S) -> None:
-        self._backend, self._uri = backend, uri
+    def __init__(
+        self, backend: Backend, queries: Queries, uri: str, *, max_clients: int = MAX_CLIENTS, idle_s: float = IDLE_S
+    ) -> None:
+        """`queries`: the line in which questions wait."""
+        self._backend, self._queries, self._uri = backend, queries, uri
         self._max_clients, self._idle_s = max_clients, idle_s
         self._room = Room()
         self._sessions: dict[asyncio.Task[Any], Session] = {}
@@ -86,7 +90,7 @@ class Bridge:
             if len(self._sessions) >= self._max_clients:
                 await refuse(writer, BusyNow(f"{self._max_clients} clients are served already", retry_after_ms=1000))
                 return
-            session = Session(self._backend, self._info, self._room, reader, writer, self._idle_s)
+            session = Session(self._backend, self._queries, self._info, self._room, reader, writer, self._idle_s)
             self._sessions[task] = session
             with contextlib.suppress(asyncio.CancelledError):  # the bridge closes, and asyncio would complain of it
                 await session.run()

@@ -32,10 +32,10 @@ _AUTHORS = {
     "micro": Attribution("microWakeWord", "https://github.com/kahrendt/microWakeWord"),
 }
 _OURS = Attribution("Local Voice Assistant", "")
-_WHISPER = tuple(  # noqa: SIM905 - a list of a hundred texts is not easier to read
+_WHISPER_CODES = (
     "af am ar as az ba be bg bn bo br bs ca cs cy da de el en es et eu fa fi fo fr gl gu ha haw he hi hr ht hu hy id is"
     " it ja jw ka kk km kn ko la lb ln lo lt lv mg mi mk ml mn mr ms mt my ne nl nn no oc pa pl ps pt ro ru sa sd si sk"
-    " sl sn so sq sr su sv sw ta te tg th tk tl tr tt uk ur uz vi yi yo zh".split()
+    " sl sn so sq sr su sv sw ta te tg th tk tl tr tt uk ur uz vi yi yo zh"
 )
 """What its multilingual models know, by the codes that it uses itself."""
 _LOCALE = re.compile(r"([a-z]{2,3}_[A-Z]{2})-")
@@ -47,7 +47,7 @@ def languages_of(program: ProgramStatus) -> list[str]:
     if program.language:
         return [program.language]
     if program.engine == "whisper":
-        return ["en"] if program.model.endswith(".en") else list(_WHISPER)
+        return ["en"] if program.model.endswith(".en") else _WHISPER_CODES.split()
     if found := _LOCALE.match(program.model):
         return [found[1]]
     found = _IN_NAME.search(program.model)
@@ -79,7 +79,8 @@ def described(programs: Iterable[ProgramStatus], words: Iterable[str], version: 
             case Stage.INTENT:
                 info.intent.append(IntentProgram(**program, models=[IntentModel(**model, languages=languages)]))
             case Stage.LLM:
-                info.handle.append(HandleProgram(**program, models=[HandleModel(**model, languages=spoken)]))
+                answers = [HandleModel(**model, languages=spoken)]
+                info.handle.append(HandleProgram(**program, models=answers, supports_handled_streaming=True))
     if words := tuple(words):
         info.wake.append(_wake(words, version))
     return info

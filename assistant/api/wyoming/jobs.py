@@ -7,21 +7,24 @@ makes an `error` event of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import aclosing
 from typing import Any
 
 from wyoming.asr import Transcript, TranscriptChunk, TranscriptStart, TranscriptStop
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.event import Eventable
-from wyoming.handle import Handled, NotHandled
+from wyoming.handle import Handled, HandledChunk, HandledStart, HandledStop, NotHandled
 from wyoming.intent import Entity, Intent, NotRecognized
 from wyoming.tts import SynthesizeStopped
 
-from assistant.api.wyoming.backend import Backend, Services
-from assistant.errors import BadText, NoSpeech, UsageError
-from assistant.messages import ASR_RATE
-from assistant.query import Query, checked_conversation, checked_text
+from assistant.api import wire
+from assistant.api.queries import Queries
+from assistant.api.wyoming.asking import replies_of
+from assistant.api.wyoming.backend import Services
+from assistant.errors import AssistantError, BadText, NoSpeech, UsageError
+from assistant.messages import ASR_RATE, ErrorReport
+from assistant.query import checked_conversation
 
 Send = Callable[[Eventable], Awaitable[None]]
 
@@ -96,19 +99,32 @@ async def recognise(services: Services, text: str, context: Any, send: Send) -> 
     await send(Intent(name=match.name, entities=entities, context=context))
 
 
-async def ask(backend: Backend, text: str, context: Any, send: Send) -> None:
+async def ask(queries: Queries, client: Hashable, text: str, context: Any, send: Send) -> None:
     """A question, answered by a local command or the LLM, in the conversation that the context names, if it does."""
-    answer = await backend.answer(Query(text=checked_text(text), conversation=_conversation(context)))
-    if answer.error is not None:
-        await send(NotHandled(text=answer.error.message, context=context))
-        raise answer.error
-    await send(Handled(text=answer.report.reply, context=context))
+    told = False
+    async with aclosing(replies_of(queries, text, _conversation(context), client)) as replies:
+        async for reply in replies:
+            match reply:
+                case wire.Event(name="reply-delta", data={"text": str(delta)}):
+                    if not told:
+                        await send(HandledStart(context=context))
+                    told = True
+                    await send(HandledChunk(delta))
+                case wire.Report(error=None):
+                    if not told:
+                        await send(HandledStart(context=context))
+                        await send(HandledChunk(reply.reply))
+                    await send(Handled(text=reply.reply, context=context))
+                    await send(HandledStop())
+                case wire.Report(error=ErrorReport() as error) | (wire.Failure() as error):
+                    await send(NotHandled(text=error.message, context=context))
+                    raise AssistantError(error.message, code=error.code)
 
 
-def _conversation(context: Any) -> str:
+def _conversation(context: Any) -> str | None:
     """Of Home Assistant's context; a name that is none of ours is no conversation."""
     name = context.get("conversation_id") if isinstance(context, dict) else None
     try:
-        return checked_conversation(f"wyoming:{name}") if isinstance(name, str) else ""
+        return checked_conversation(f"wyoming:{name}") if isinstance(name, str) else None
     except UsageError:
-        return ""
+        return None

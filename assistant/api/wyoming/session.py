@@ -18,6 +18,7 @@ from wyoming.info import Info
 from wyoming.ping import Pong
 from wyoming.wake import Detection, NotDetected
 
+from assistant.api.queries import Queries
 from assistant.api.wyoming import jobs, sound
 from assistant.api.wyoming.backend import Backend
 from assistant.api.wyoming.framing import field, read_event
@@ -39,13 +40,15 @@ class Session:
     def __init__(
         self,
         backend: Backend,
+        queries: Queries,
         info: Callable[[], Info],
         room: sound.Room,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         idle_s: float = IDLE_S,
     ) -> None:
-        self._backend, self._info, self._room = backend, info, room
+        self._backend, self._queries = backend, queries
+        self._info, self._room = info, room
         self._reader, self._writer = reader, writer
         self._idle_s = idle_s
         self._last = self._now()
@@ -132,7 +135,9 @@ class Session:
                 self._begin(functools.partial(jobs.recognise, services, text, event.data.get("context"), self._send))
             case "transcript":
                 text = field(event, "text", str)
-                self._begin(functools.partial(jobs.ask, self._backend, text, event.data.get("context"), self._send))
+                self._begin(
+                    functools.partial(jobs.ask, self._queries, self, text, event.data.get("context"), self._send)
+                )
 
     async def _sound(self, event: Event) -> None:
         """Belongs to a `transcribe`, also without one. Whoever only wants to hear of wake words sends it in vain: they

@@ -1,7 +1,7 @@
 """What clients send as sound, of any format, as the recogniser wants it: s16le mono 16 kHz.
 
-Converts piece by piece, so that memory holds the result and one piece. Imports `errors` and `messages`; numpy and soxr for
-other formats than ours alone, and Home Assistant sends ours.
+Converts piece by piece, so that memory holds the result and one piece. Imports `errors` and `messages`; numpy and soxr
+for other formats than ours alone, and Home Assistant sends ours.
 """
 
 from __future__ import annotations
