@@ -9,10 +9,15 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from assistant.api.queries import QueryEvents
+    from assistant.api.server import Server
     from assistant.config import Config
+    from assistant.daemon import Assistant
 
 _LEAVE_S = 1.0
 """That a running query gets to end by itself."""
@@ -72,7 +77,8 @@ async def _serve(config: Config) -> None:
             Assistant(
                 config, owner=paths.daemon_owner(), emit=events, voice=config.audio.enabled, handlers=handlers
             ) as assistant,
-            Server(assistant, events, folder, stop.set, handlers, line, endpoint_settings(config), network),
+            Server(assistant, events, folder, stop.set, handlers, line, endpoint_settings(config), network) as server,
+            _extras(config, assistant, server, events),
             Watchdog(notifier),
         ):
             for what in assistant.missing():
@@ -83,6 +89,25 @@ async def _serve(config: Config) -> None:
             notifier.stopping()
             # a query that runs is cancelled; a worker that does not hear of it must not keep us for long
             asyncio.get_running_loop().call_later(_LEAVE_S, assistant.end_workers)
+
+
+@asynccontextmanager
+async def _extras(config: Config, assistant: Assistant, server: Server, events: QueryEvents) -> AsyncIterator[None]:
+    """What is off by default, and imported only where it is on."""
+    async with AsyncExitStack() as stack:
+        if config.wyoming.enabled:
+            from assistant.api.wyoming.bridge import Bridge
+
+            bridge = await stack.enter_async_context(Bridge(assistant, server.queries, config.wyoming.uri))
+            events.listeners.append(bridge.follow)
+        if config.metrics.enabled:
+            from assistant.api.prometheus import Figures
+            from assistant.api.prometheus_http import MetricsServer
+
+            figures = Figures(assistant.status, server.queries)
+            events.listeners.append(figures.follow)
+            await stack.enter_async_context(MetricsServer(figures.page, config.metrics.address, config.metrics.port))
+        yield
 
 
 if __name__ == "__main__":

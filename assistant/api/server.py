@@ -74,6 +74,11 @@ class Server:
         self._asking = Asking(self._queries, self._replies, endpoint or EndpointSettings())
         self._publisher = Publisher(self._context, folder / sockets.EVENTS, gate=self._gate(Place.EVENTS))
 
+    @property
+    def queries(self) -> Queries:
+        """The line, for whoever brings queries another way."""
+        return self._queries
+
     async def __aenter__(self) -> Self:
         try:
             if self._guard is not None:

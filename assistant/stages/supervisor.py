@@ -259,6 +259,7 @@ class Supervisor:
             if told or error.code == OVER_MEMORY:
                 raise
             log.warning("%s; it is started again", error.message)
+            self._emit("stage-restart", {"stage": self.name, "code": error.code})
         await self.load()
         async with aclosing(self._once(request, sound)) as results:
             async for body in results:
