@@ -30,6 +30,8 @@ _FAILED = {
 }
 _EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 _EVENTS_TCP = _EVENTS | zmq.EVENT_HANDSHAKE_SUCCEEDED | sum(_FAILED)
+_GONE = "somebody who has left"
+"""The address of a connection that had ended before we looked at it."""
 MOST_TCP = 64
 """Connections from the network to one socket."""
 MOST_EACH = 16
@@ -111,7 +113,7 @@ class Callers:
                         self._failing = _FAILED.get(event)
 
     def _came(self, fd: int, tcp: bool) -> None:
-        self._connected[fd] = new = _Connection(_peer_of(fd) or ("unknown", 0) if tcp else None)
+        self._connected[fd] = new = _Connection(_peer_of(fd) or (_GONE, 0) if tcp else None)
         if new.remote is not None:
             return self._came_by_tcp(fd, new.remote[0])
         local = sum(one.remote is None for one in self._connected.values())
@@ -122,7 +124,7 @@ class Callers:
 
     def _came_by_tcp(self, fd: int, address: str) -> None:
         others = [one.remote[0] for one in self._connected.values() if one.remote is not None]
-        if len(others) > MOST_TCP or others.count(address) > MOST_EACH:
+        if address != _GONE and (len(others) > MOST_TCP or others.count(address) > MOST_EACH):
             if self._door is not None:
                 self._door.refused(address, "too many connections")
             self._hang_up(fd, self._connected[fd])

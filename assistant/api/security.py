@@ -41,6 +41,9 @@ _ENCRYPTED = 64
 """Bytes that CURVE adds to a frame, at most."""
 _HANDSHAKE = 1024
 """Bytes of what is said before the first message; the limit of a frame counts for that, too."""
+_UNHEARD = 2
+"""Messages that libzmq takes before we have taken them. With 1, it waits for ever once it has asked us about a key: the
+routing id of the client takes the place of its first message."""
 _TRIES = 20
 _TRY_S = 0.005
 """A socket that was closed in this moment gives its port free a little later."""
@@ -155,6 +158,7 @@ class Guard:
             (zmq.ZAP_ENFORCE_DOMAIN, 1),  # without us to ask, nobody comes in
             (zmq.IPV6, int(":" in self._network.host)),
             (zmq.MAXMSGSIZE, max(frame_bytes, _HANDSHAKE) + _ENCRYPTED),
+            (zmq.RCVHWM, max(_UNHEARD, int(socket.getsockopt(zmq.RCVHWM)))),
             (zmq.HEARTBEAT_IVL, round(heartbeat_s * 1000)),
             (zmq.HEARTBEAT_TIMEOUT, round(heartbeat_s * 1000)),
             (zmq.HEARTBEAT_TTL, round(heartbeat_s * 4000)),
