@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 MAX_CLIENTS = 16
 _KEY = "wyoming.uri"
-_WHY = "the Wyoming protocol has no authentication: anybody there could use your microphone's assistant"
+_WHY = "the Wyoming protocol has no authentication: anybody there could use the assistant"
 
 
 class Bridge:
