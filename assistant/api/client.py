@@ -37,6 +37,8 @@ REPLY_S = 5.0
 """For a reply that no work stands behind: it takes milliseconds, and longer where pages come back from a slow card."""
 NOT_ANSWERING = "not-answering"
 """The code of a `NotRunning` when a process has the socket open, and says nothing."""
+SAY_S = 600.0
+"""The longest text that is taken has four minutes of speech."""
 ORDER_S = 180.0
 """For a load, which may lay out weights first."""
 _SILENCE_S = 2.0
@@ -103,7 +105,7 @@ class Client(Closing):
 
     def say(self, text: str) -> wire.Report:
         """Returns when it was heard. Raises `BusyNow` while somebody is being answered, `BadText`, `DeviceError`."""
-        return self._call(sockets.COMMAND, wire.Say(text=text), wire.Report, ORDER_S)
+        return self._call(sockets.COMMAND, wire.Say(text=text), wire.Report, SAY_S)
 
     def listen(self) -> VoiceStatus:
         """Raises `UsageError` (muted, no voice), `DeviceError` without a microphone."""
