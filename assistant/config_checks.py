@@ -35,6 +35,7 @@ _AT_MOST: dict[str, float] = {
     "listen.pre_roll_s": 3,
     "listen.max_s": 120,
     "metrics.port": 65_535,
+    "listen.no_speech_s": 3600,
     "stages.llm.top_p": 1,
     "stages.llm.min_p": 1,
     "stages.llm.temperature": 100,
@@ -53,6 +54,8 @@ _MOST = 1e9
 SILENCES_S = {"normal": 0.7, "relaxed": 1.25, "aggressive": 0.25}
 """Of `listen.silence`: what Home Assistant's users know."""
 
+_LONGEST = 200
+"""Characters of a device's name or a folder's."""
 _CHOICES = {
     "listen.silence": tuple(SILENCES_S),
     "log.level": ("debug", "info", "warning", "error"),
@@ -87,6 +90,9 @@ def check(flat: Mapping[str, Any]) -> None:
     for key, allowed in _CHOICES.items():
         if flat[key] not in allowed:
             raise ConfigError(f"{key} is {flat[key]!r}; choose {', '.join(allowed[:-1])} or {allowed[-1]}")
+    for key in ("audio.input", "audio.output", "wake.models_dir"):
+        if len(flat[key]) > _LONGEST:
+            raise ConfigError(f"{key} has {len(flat[key])} characters; at most {_LONGEST} are taken")
     thresholds_of(flat["wake.thresholds"])
     tcp_address(flat["api.tcp"])
     _check_llm(flat)

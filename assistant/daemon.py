@@ -174,7 +174,7 @@ class Assistant:
 
     def end_workers(self) -> None:
         """All of them at once, whatever they do: for an end that must not wait for one that stands still."""
-        self._server.kill()
+        self._server.end()
 
     @property
     def fork_server_pid(self) -> int:

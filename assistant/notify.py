@@ -16,6 +16,7 @@ from typing import Self
 
 log = logging.getLogger(__name__)
 
+_LEAST_S, _MOST_DIGITS = 0.1, 18
 _VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
@@ -29,7 +30,8 @@ class Notifier:
         self._complained = False
         ours = pid in ("", str(os.getpid()))
         valid = self._address and ours and microseconds.isascii() and microseconds.isdigit()
-        self.watchdog_s = int(microseconds) / 1e6 if valid else 0.0
+        valid = valid and len(microseconds) < _MOST_DIGITS
+        self.watchdog_s = max(_LEAST_S, int(microseconds) / 1e6) if valid else 0.0
         """Seconds within which systemd wants to hear of us; 0 = it does not."""
 
     def ready(self, status: str = "") -> None:

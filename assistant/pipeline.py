@@ -16,7 +16,7 @@ from datetime import datetime
 
 from assistant.conversation_line import Line
 from assistant.conversations import Conversations
-from assistant.errors import AssistantError, Cancelled, EngineFailed, MemoryRefused
+from assistant.errors import AssistantError, BadText, Cancelled, EngineFailed, MemoryRefused
 from assistant.memory_orchestrator.elastic import check_admitted
 from assistant.memory_orchestrator.journey import Journey
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
@@ -153,6 +153,8 @@ class Pipeline:
             run.reply = checked_text(run.query.text or "")
             if run.query.sink is not None:
                 await self._sayer.whole(run, run.query.sink, journey)
+                if not run.query.sink.seconds:
+                    raise BadText("nothing in this text can be spoken by this voice", code="text-unspeakable")
             return True
         if run.query.live is not None:
             run.transcript = await self._listener.live(run, run.query.live, journey)

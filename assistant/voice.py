@@ -39,7 +39,7 @@ from assistant.voice_interrupt import StopListener
 from assistant.voice_live import Utterance
 from assistant.voice_report import VoiceReport
 from assistant.voice_sessions import PATIENCE_S, Sessions
-from assistant.voice_sink import SpeakerSink
+from assistant.voice_sink import Sinks, SpeakerSink
 from assistant.voice_states import DEADLINES_S, States
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class Voice:
         self._task: asyncio.Task[Answer | None] | None = None
         """Of the query."""
         self._watch: asyncio.Task[None] | None = None
-        self._sinks: dict[str, SpeakerSink] = {}
+        self._sinks = Sinks(self._front.send)
         self._sounds: dict[str, Utterance] = {}
         """What was said, by query; like the sinks, of those that run or put their things away."""
         self._cues = Cues(self._front.send)
@@ -91,14 +91,14 @@ class Voice:
         self._watch = asyncio.create_task(self._states.watch(self._overdue))
 
     async def close(self) -> None:
-        for task in (self._watch, self._task):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-        await self._stops.close()
         self._cues.forget()
-        await self._front.close()
-        await self._ducker.close()
+        tasks = [task for task in (self._watch, self._task) if task is not None]
+        for task in tasks:
+            task.cancel()
+        # all at once: a worker that stands still must not keep the microphone open
+        await asyncio.gather(
+            *tasks, self._stops.close(), self._front.close(), self._ducker.close(), return_exceptions=True
+        )
 
     # --- what others may ask for ------------------------------------------------------------------------------------
     @property
@@ -113,19 +113,15 @@ class Voice:
         """As if the wake word had been said. Raises `DeviceError` without a microphone, `UsageError` while muted."""
         if self._front.settings.muted:
             raise UsageError("the microphone is muted; 'assistant mute off' opens it", code="muted")
-        microphone = self._report.microphone
-        if microphone.state == "lost":
-            raise DeviceError(f"there is no microphone: {microphone.message}", code="audio-device-lost")
+        self._report.check("input")
         self._begin(self._sessions.open(Attend(session=0), PATIENCE_S))
 
     async def say(self, text: str) -> Answer:
         """Speaks a text of somebody's. Raises `BusyNow` while it listens or speaks, `BadText`, `Cancelled`."""
         if self._query_id:
             raise BusyNow("somebody is being listened to or answered", retry_after_ms=_BUSY_MS)
-        text = checked_text(text, "text")
-        if self._report.speaker.state == "lost":
-            raise DeviceError(f"there is no speaker: {self._report.speaker.message}", code="audio-device-lost")
-        query = self._query(text=text, verbatim=True)
+        self._report.check("output")
+        query = self._query(text=checked_text(text, "text"), verbatim=True)
         self._states.enter("processing")
         task = self._task = asyncio.create_task(self._converse(query, None))
         try:
@@ -183,6 +179,8 @@ class Voice:
         match packet:
             case Sound() | Spoke():
                 self._sessions.take(packet)
+                if packet.session == self._session:
+                    self._states.alive()
             case Played():
                 self._played(packet)
             case Woke(kind="wake"):
@@ -192,8 +190,11 @@ class Voice:
                 self.stop()
             case Device() | Ready() | Beat():
                 self._report.take(packet)
-                if isinstance(packet, Device) and packet.kind == "input" and packet.state == "lost":
-                    self._sessions.lost(packet.message)
+                if isinstance(packet, Device) and packet.state == "lost":
+                    self._lost(packet)
+
+    def _lost(self, packet: Device) -> None:
+        (self._sessions.lost if packet.kind == "input" else self._sinks.missing)(packet.message)
 
     def _woken(self, packet: Woke) -> None:
         log.info("woken", extra={"fields": {"word": packet.word, "score": round(packet.score, 3)}})
@@ -202,9 +203,7 @@ class Voice:
         self._begin(self._sessions.woken(packet))
 
     def _played(self, packet: Played) -> None:
-        if (sink := self._sinks.get(packet.run)) is None:
-            return
-        sink.played(packet)
+        self._sinks.played(packet)
         if packet.run == self._query_id:
             self._states.alive()
             if packet.seconds > 0:
@@ -224,9 +223,8 @@ class Voice:
     def _query(self, **what: Any) -> Query:
         """A query that is answered at our speaker, and is the one that runs now."""
         run = uuid.uuid4().hex[:12]
-        sink = self._sinks[run] = SpeakerSink(run, self._front.send)
         self._query_id = run
-        return Query(id=run, sink=sink, **what)
+        return Query(id=run, sink=self._sinks.open(run, self._report.speaker), **what)
 
     async def _converse(self, query: Query, before: asyncio.Task[Answer | None] | None) -> Answer | None:
         """From the first word to the end of the answer, whatever happens in between. None: a mistake of ours."""
@@ -245,7 +243,7 @@ class Voice:
             self._cues.now("error")
             return None
         finally:
-            self._sinks.pop(query.id).silence()  # what did not end would hold up the next one
+            self._sinks.close(query.id)
             if (utterance := self._sounds.pop(query.id, None)) is not None:
                 self._sessions.close(utterance.session)
             if self._query_id == query.id:

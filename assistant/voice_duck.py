@@ -17,6 +17,8 @@ from typing import Self
 log = logging.getLogger(__name__)
 
 LIMIT_S = 2.0
+CLOSING_S = 0.5
+"""The same at the end of the daemon."""
 _MOST_STDERR = 2_000
 """Bytes of it that are kept for the log."""
 
@@ -32,6 +34,7 @@ class Ducker:
         self._wanted = False
         self._last: asyncio.Task[None] | None = None
         self._missing: set[str] = set()
+        self._hurry = asyncio.Event()
 
     async def duck(self) -> None:
         """Returns when the program has ended; never raises but when the caller is cancelled, which does not end it."""
@@ -48,7 +51,9 @@ class Ducker:
         await self._done()
 
     async def close(self) -> None:
-        """Other sound is as it was; at the end of the daemon."""
+        """Other sound is as it was; at the end of the daemon, which waits for no program any more."""
+        self._limit_s = min(self._limit_s, CLOSING_S)
+        self._hurry.set()
         await self.unduck()
 
     async def _done(self) -> None:
@@ -79,7 +84,7 @@ class Ducker:
 
     async def _ended(self, what: str, process: asyncio.subprocess.Process) -> None:
         try:
-            await asyncio.wait_for(process.wait(), self._limit_s)
+            await self._in_time(process)
         except TimeoutError:
             program = self._programs[what][0]
             log.warning("audio.%s_command: %s ran for %g s and was killed", what, program, self._limit_s)
@@ -88,6 +93,19 @@ class Ducker:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
+
+    async def _in_time(self, process: asyncio.subprocess.Process) -> None:
+        """Raises `TimeoutError`; the time that is left becomes shorter when the daemon ends."""
+        ended, hurry = asyncio.create_task(process.wait()), asyncio.create_task(self._hurry.wait())
+        try:
+            await asyncio.wait([ended, hurry], timeout=self._limit_s, return_when=asyncio.FIRST_COMPLETED)
+            if self._hurry.is_set():
+                await asyncio.wait([ended], timeout=CLOSING_S)
+            if not ended.done():
+                raise TimeoutError
+        finally:
+            hurry.cancel()
+            ended.cancel()
 
     def _not_run(self, what: str, error: OSError | ValueError) -> None:
         """A warning the first time, since it will be the same at every query."""

@@ -31,6 +31,7 @@ from assistant.audio.front_messages import (
     Ready,
     ToFront,
     Volume,
+    Woke,
     encode,
     from_front,
 )
@@ -84,7 +85,8 @@ class Front:
         self._unsent: deque[bytes] = deque()
         self._heard_at = 0.0
         self._keeper: asyncio.Task[None] | None = None
-        self._closing = False
+        self._closing = asyncio.Event()
+        self._last_session = 0
 
     async def start(self) -> None:
         """Returns once it has taken up its settings. Raises `ConfigError`, `EngineFailed`, `StageError`."""
@@ -103,9 +105,13 @@ class Front:
         self._unsent.append(encode(packet))
         self._flush()
 
+    def closing(self) -> None:
+        """No other one is started from here on."""
+        self._closing.set()
+
     async def close(self) -> None:
         """Ends it: asked, then killed. Never raises."""
-        self._closing = True
+        self.closing()
         if self._sock is not None:
             self.send(Quit())
         if self._keeper is not None:
@@ -135,7 +141,7 @@ class Front:
         log_pipe = LogPipe(log_read, f"audio[{forked.pid}]", _level_of)
         try:
             async with asyncio.timeout(READY_S):
-                self._unsent = deque([encode(Begin(settings=self.settings))])
+                self._unsent = deque([encode(Begin(settings=self.settings, last_session=self._last_session))])
                 self._flush()
                 await self._ready(ours)
         except BaseException as error:
@@ -165,7 +171,7 @@ class Front:
             began = time.monotonic()
             why = await self._follow(forked)
             await self._end(forked, log_pipe)
-            if self._closing:
+            if self._closing.is_set():
                 return
             log.warning("the audio process %s; another one is started", why)
             for kind in ("input", "output"):
@@ -174,6 +180,8 @@ class Front:
                 pause_s = _FIRST_PAUSE_S
             while True:
                 await asyncio.sleep(pause_s)
+                if self._closing.is_set():
+                    return
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
                 try:
                     forked, log_pipe = await self._fork()
@@ -218,6 +226,8 @@ class Front:
 
     def _hand_on(self, packet: bytes) -> None:
         told = from_front(packet)
+        if isinstance(told, Woke):
+            self._last_session = max(self._last_session, told.session)
         try:
             self._tell(told)
         except Exception:  # what one packet does must not stop the next

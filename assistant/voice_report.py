@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from assistant.audio.front_messages import Beat, Device, FrontSettings, Ready
+from assistant.audio.front_messages import Beat, Device, DeviceKind, FrontSettings, Ready
+from assistant.errors import DeviceError
 from assistant.messages import Emit
 from assistant.messages_status import DeviceStatus, VoiceStatus
 
@@ -17,15 +18,21 @@ class VoiceReport:
         self._emit = emit
         self._lost = self._overflows = 0
         self._ready = Ready(words=(), stop_words=())
-        self._devices = {"input": DeviceStatus(state="off"), "output": DeviceStatus(state="off")}
-
-    @property
-    def microphone(self) -> DeviceStatus:
-        return self._devices["input"]
+        self._devices: dict[DeviceKind, DeviceStatus] = {
+            "input": DeviceStatus(state="off"),
+            "output": DeviceStatus(state="off"),
+        }
 
     @property
     def speaker(self) -> DeviceStatus:
         return self._devices["output"]
+
+    def check(self, kind: DeviceKind) -> None:
+        """Raises `DeviceError` for one that is lost."""
+        device = self._devices[kind]
+        if device.state == "lost":
+            noun = "microphone" if kind == "input" else "speaker"
+            raise DeviceError(f"there is no {noun}: {device.message}", code="audio-device-lost")
 
     def muted(self, on: bool) -> None:
         """A closed microphone is closed before the device has said so."""

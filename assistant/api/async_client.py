@@ -23,6 +23,7 @@ from assistant.api.dialogue import (
     NOT_ANSWERING,
     ORDER_S,
     REPLY_S,
+    SAY_S,
     SILENCE_S,
     Call,
     Dialogue,
@@ -92,7 +93,7 @@ class AsyncClient:
 
     async def say(self, text: str) -> wire.Report:
         """Returns when it was heard. Raises `BusyNow` while somebody is being answered, `BadText`, `DeviceError`."""
-        return await self._call(Call(sockets.COMMAND, wire.Say(text=text), wire.Report, ORDER_S))
+        return await self._call(Call(sockets.COMMAND, wire.Say(text=text), wire.Report, SAY_S))
 
     async def listen(self) -> VoiceStatus:
         """Raises `UsageError` (muted, no voice), `DeviceError` without a microphone."""

@@ -20,6 +20,7 @@ from assistant.api.dialogue import (
     NOT_ANSWERING,
     ORDER_S,
     REPLY_S,
+    SAY_S,
     SILENCE_S,
     Call,
     Dialogue,
@@ -85,7 +86,7 @@ class Client(Closing):
 
     def say(self, text: str) -> wire.Report:
         """Returns when it was heard. Raises `BusyNow` while somebody is being answered, `BadText`, `DeviceError`."""
-        return self._call(Call(sockets.COMMAND, wire.Say(text=text), wire.Report, ORDER_S))
+        return self._call(Call(sockets.COMMAND, wire.Say(text=text), wire.Report, SAY_S))
 
     def listen(self) -> VoiceStatus:
         """Raises `UsageError` (muted, no voice), `DeviceError` without a microphone."""

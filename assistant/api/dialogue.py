@@ -36,6 +36,8 @@ REPLY_S = 5.0
 """For a reply that no work stands behind: it takes milliseconds, and longer where pages come back from a slow card."""
 NOT_ANSWERING = "not-answering"
 """The code of a `NotRunning` when a process has the socket open, and says nothing."""
+SAY_S = 600.0
+"""The longest text that is taken has four minutes of speech."""
 ORDER_S = 180.0
 """For a load, which may lay out weights first."""
 SILENCE_S = 2.0

@@ -132,8 +132,8 @@ def _from_file(key: str, setting: str) -> Sound:
 
     where = f'{key} = "{setting}"'
     hint = 'Name a sound file (WAV, FLAC, OGG, MP3), or "tone", or "off".'
-    path = Path(setting).expanduser()
     try:
+        path = Path(setting).expanduser()
         if not path.is_file():
             raise ConfigError(f"{where}: there is no such file. {hint}")
         with path.open("rb") as stream, soundfile.SoundFile(stream) as sound:

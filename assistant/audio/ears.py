@@ -63,6 +63,7 @@ class Ears(Closing):
         explained: Callable[[float], bool] = lambda now_s: False,
         notch: BlockFilter | None = None,
         words: tuple[WakeWords, tuple[str, ...]] | None = None,
+        last_session: int = 0,
     ) -> None:
         """`explained`: whether our own voice is why a word is recognised at this time. `words`: as `wake.listening`
         gives them, which is asked otherwise.
@@ -77,7 +78,7 @@ class Ears(Closing):
         self._vad = VoiceActivity()
         self._muted = settings.muted
         self._session: _Session | None = None
-        self._number = 0
+        self._number = last_session
         self._past = bytearray()
         self._unsearched = bytearray()
         self._past_bytes = _bytes_of(max(settings.pre_roll_s, WARM_UP_S))

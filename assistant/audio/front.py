@@ -28,6 +28,7 @@ from assistant.audio.front_messages import (
     Beat,
     Begin,
     Cue,
+    Device,
     Failed,
     FromFront,
     GoOn,
@@ -62,6 +63,7 @@ _SINK_S = 0.02
 """That a sound server takes beyond the latency that it was asked for; measured with PulseAudio."""
 _MOST_UNSENT = 4 * 2**20
 """Bytes of packets that the daemon has not taken: it stands still, and will start another process of this kind."""
+_MOST_NAME, _MOST_MESSAGE = 200, 2000
 _PR_SET_NAME = 15
 
 
@@ -104,13 +106,13 @@ class Front:
         settings = begin.settings
         self._sock = sock
         self._unsent: deque[bytes] = deque()
-        self._told: queue.SimpleQueue[FromFront] = queue.SimpleQueue()
+        self._told: queue.SimpleQueue[Device] = queue.SimpleQueue()
         """By PortAudio's and the devices' threads."""
         self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._mixer = Mixer(volume_percent=settings.volume_percent)
         self._cues = CueSounds(settings.cues)
         self._own = OwnVoice(SelfListener(settings.wake, lambda: (*self._ears.words, *self._ears.stop_words)))
-        self._ears = Ears(settings, explained=self._own.explains, notch=Notch())
+        self._ears = Ears(settings, explained=self._own.explains, notch=Notch(), last_session=begin.last_session)
         self._rest = b""
         self._speaker = OutputStream(settings.output, fill=self._mixer.fill, tell=self._tell)
         self._mixer.latency_s = self._speaker.latency_s + _SINK_S
@@ -119,9 +121,11 @@ class Front:
         self._ended = False
         self._send(Ready(words=self._ears.words, stop_words=self._ears.stop_words))
 
-    def _tell(self, packet: FromFront) -> None:
-        """From any thread."""
-        self._told.put(packet)
+    def _tell(self, packet: Device) -> None:
+        """From any thread. A name may be as long as the pattern that it does not match."""
+        self._told.put(
+            msgspec.structs.replace(packet, name=packet.name[:_MOST_NAME], message=packet.message[:_MOST_MESSAGE])
+        )
         self._wake()
 
     def _wake(self) -> None:

@@ -80,6 +80,8 @@ class FrontSettings(msgspec.Struct, frozen=True, kw_only=True):
 # --- daemon -> audio process ----------------------------------------------------------------------------------------
 class Begin(_Packet, frozen=True, kw_only=True):
     settings: FrontSettings
+    last_session: int = 0
+    """The highest number of a session of an earlier audio process: none is used twice."""
 
 
 class Attend(_Packet, frozen=True, kw_only=True):

@@ -139,6 +139,11 @@ class ForkServer:
         if self._control is not None:
             self._lost()
 
+    def end(self) -> None:
+        """As `kill`, and no other one is started."""
+        self._closed = True
+        self.kill()
+
     def _disconnect(self) -> None:
         if self._control is not None:
             asyncio.get_running_loop().remove_reader(self._control)

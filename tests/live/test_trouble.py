@@ -4,7 +4,9 @@ microphone."""
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -142,3 +144,48 @@ def test_it_ends_in_time_in_the_middle_of_an_answer_and_of_a_hang(tmp_path: Path
                 assert one.daemon.process.wait(5) == 0
                 assert time.monotonic() - began < 2
             assert "Traceback" not in one.daemon.log
+
+
+def test_it_ends_in_time_with_a_worker_that_stands_still(tmp_path: Path) -> None:
+    with living(tmp_path) as one:
+        one.sound.play(said())
+        one.until_state("responding")
+        rows = one.status.stages
+        worker = next(row.pid for row in rows if row.name == "tts")
+        os.kill(worker, signal.SIGSTOP)
+        began = time.monotonic()
+        one.daemon.process.send_signal(signal.SIGTERM)
+        assert one.daemon.process.wait(5) == 0
+        assert time.monotonic() - began < 2
+        assert "another one" not in one.daemon.log, "nothing is started any more"
+
+
+def test_stop_ends_an_announcement_and_a_new_audio_process_hears_at_once(tmp_path: Path) -> None:
+    with living(tmp_path) as one:
+        failed: list[Exception] = []
+
+        def say() -> None:
+            with Client(one.daemon.folder) as client:
+                try:
+                    client.say(STORY)
+                except Exception as error:  # noqa: BLE001 - looked at below
+                    failed.append(error)
+
+        speaking = threading.Thread(target=say)
+        speaking.start()
+        one.until_state("responding")
+        time.sleep(1.5)
+        one.sound.play(recording("cmd_stop.wav") + room(1))
+        speaking.join(6)
+        assert [type(error).__name__ for error in failed] == ["Cancelled"]
+
+        one.sound.play(said())
+        one.until_state("responding")
+        ears = int(subprocess.run(["pgrep", "-n", "-x", "assistant-audio"], capture_output=True, check=True).stdout)
+        os.kill(ears, signal.SIGKILL)
+        one.until(lambda status: status.voice is not None and status.voice.restarts == 1)
+        one.until(lambda status: status.voice is not None and status.voice.input.state == "ok")
+        one.sound.play(said())
+        one.until_woken(2)
+        one.until(lambda status: status.state == "idle" and status.queries == 3)
+        assert one.reports(2)[-1]["outcome"] == "handled"

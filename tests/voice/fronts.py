@@ -16,7 +16,9 @@ from assistant.audio.front_messages import (
     Play,
     Quit,
     Ready,
+    Silence,
     Volume,
+    Woke,
     encode,
     to_front,
 )
@@ -37,7 +39,11 @@ def main(sock: socket.socket) -> int:
         time.sleep(60)
     sock.send(encode(Ready(words=("w",), stop_words=())))
     # what it was told at the start, for the test to see
-    sock.send(encode(Device(kind="input", state="ok", name=f"{os.getpid()}", channels=int(begin.settings.muted))))
+    told = Device(
+        kind="input", state="ok", name=f"{os.getpid()}", channels=int(begin.settings.muted),
+        sample_rate=begin.last_session,
+    )  # fmt: skip
+    sock.send(encode(told))
     first = not marker or not os.path.exists(marker)
     if marker:
         open(marker, "w").close()
@@ -69,5 +75,7 @@ def serve(sock: socket.socket, *, slow: bool) -> int:
                     time.sleep(0.001)
             case Volume():  # "how much have you got?"
                 sock.send(encode(Beat(captured_s=taken, overflows=-1, underruns=0, reopened=0)))
+            case Silence(run=run):  # "wake, in the session of this number"
+                sock.send(encode(Woke(word="w", phrase="w", score=1, kind="wake", session=int(run))))
             case Quit():
                 return 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from assistant.audio.front_messages import Beat, Device, FromFront, FrontSettings, Mute, Play, Volume
+from assistant.audio.front_messages import Beat, Device, FromFront, FrontSettings, Mute, Play, Silence, Volume, Woke
 from assistant.errors import ConfigError, StageError
 from assistant.stages.fork_client import ForkServer
 from assistant.voice_front import Front
@@ -62,6 +62,8 @@ def test_one_that_ends_is_started_again_with_what_was_changed_since(tmp_path: Pa
         async with front("well") as (one, told):
             await one.start()
             await told.until(ok)
+            one.send(Silence(run="6"))
+            await told.until(lambda packet: isinstance(packet, Woke))
             one.send(Mute(on=True))
             first = one.pid
             os.kill(first, signal.SIGKILL)
@@ -69,6 +71,7 @@ def test_one_that_ends_is_started_again_with_what_was_changed_since(tmp_path: Pa
             assert isinstance(again, Device)
             assert again.name == str(one.pid) != str(first)
             assert again.channels == 1, "it was muted"
+            assert again.sample_rate == 6, "no number of a session is used twice"
             assert len(await told.until(lost, 2)) == 2, "microphone and speaker"
             assert one.restarts == 1
 

@@ -152,3 +152,28 @@ def test_a_microphone_that_falls_silent_is_lost() -> None:
                 pass
 
     asyncio.run(test())
+
+
+def test_a_long_answer_waits_here_until_it_was_heard_and_loses_nothing() -> None:
+    async def test() -> None:
+        sent: list[ToFront] = []
+        sink = SpeakerSink("r", sent.append)
+        second = bytes(2 * 8000)
+        for _ in range(90):
+            sink.write(second, 8000)
+
+        def sent_s() -> float:
+            return sum(len(one.pcm) for one in sent if isinstance(one, Play)) / 16_000
+
+        assert 20 <= sent_s() < 22
+        waiting = asyncio.create_task(sink.finished())
+        await asyncio.sleep(0)
+        for heard in range(1, 91):
+            assert not any(isinstance(one, PlayEnd) for one in sent) or sent_s() == 90
+            sink.played(Played(run="r", seconds=heard, ended=heard == 90))
+            await asyncio.sleep(0)
+        assert sent_s() == 90
+        assert sent[-1] == PlayEnd(run="r")
+        await asyncio.wait_for(waiting, 1)
+
+    asyncio.run(test())
