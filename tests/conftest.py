@@ -39,6 +39,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fault-times", type=int, default=2, help="how often each fault of tests/faults is made to happen"
     )
+    parser.addoption(
+        "--hostile-percent", type=int, default=5, help="of 100,000 hostile frames and 1,000 clients that vanish"
+    )
+
+
+@pytest.fixture
+def hostile_percent(request: pytest.FixtureRequest) -> int:
+    return int(request.config.getoption("--hostile-percent"))
 
 
 @pytest.fixture
