@@ -116,7 +116,7 @@ def _client(path: Path) -> Allowed:
     rights = found.get("rights", [])
     if not isinstance(rights, list):
         raise ValueError("`rights` is no list")
-    known = {right.value for right in Right}
+    known = [right.value for right in Right]
     for right in rights:
         if right not in known:
             raise ValueError(f"{right!r} is no right; there are {', '.join(Right)}")

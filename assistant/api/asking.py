@@ -46,6 +46,8 @@ class Asking:
         outbox: asyncio.Queue[list[bytes]] = asyncio.Queue()
 
         def tell(reply: wire.Reply, pcm: bytes) -> None:
+            if peer.user is not None and isinstance(reply, wire.Event) and "query_id" not in reply.data:
+                return  # what goes on in the house is for those who may observe, at the socket of the events
             outbox.put_nowait(framing.encode(reply, parent=message.id, pcm=pcm))
 
         sent = SentSpeech(self._endpoint, endpointing=ask.endpointing) if ask.more else None

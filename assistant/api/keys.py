@@ -139,6 +139,8 @@ def private_text(path: Path, forbidden_mode: int) -> str:
             raise ValueError(f"it belongs to user {found.st_uid}")
         if mode & forbidden_mode:
             raise ValueError(f"others may use it (mode {mode:o}); chmod 600 it")
+        if found.st_size > MOST_BYTES:
+            raise ValueError(f"it has {found.st_size} bytes; a key file has at most {MOST_BYTES}")
         return file.read(MOST_BYTES).decode("utf-8")
 
 

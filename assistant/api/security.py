@@ -49,6 +49,10 @@ _TRY_S = 0.005
 """A socket that was closed in this moment gives its port free a little later."""
 
 
+_REFUSED = (b"300", b"", b"", b"")
+"""Not 400, which would tell the client: with 300 its connection ends without a word."""
+
+
 class Place(IntEnum):
     """A socket, by its distance from the first port."""
 
@@ -205,7 +209,17 @@ class Guard:
                 self._socket.send_multipart(self._answer(self._socket.recv_multipart(zmq.NOBLOCK)), zmq.NOBLOCK)
 
     def _answer(self, request: list[bytes]) -> list[bytes]:
-        _, number, domain, address, _, mechanism, *credentials = request
+        """Raises nothing: without an answer libzmq would wait, and we could not hear its next question."""
+        number = request[1] if len(request) > 1 else b""
+        try:
+            return [b"1.0", number, *self._decide(request)]
+        except Exception:
+            log.exception("a question about a key ended with an error of ours")
+            return [b"1.0", number, *_REFUSED]
+
+    def _decide(self, request: list[bytes]) -> tuple[bytes, ...]:
+        """Status, its text, the user's id, properties of its messages."""
+        _, _, domain, address, _, mechanism, *credentials = request
         key = z85.encode(credentials[0]).decode() if mechanism == b"CURVE" and credentials else ""
         known = self.allowed(key)
         why = ""
@@ -215,9 +229,8 @@ class Guard:
             why = f"{known.name} may not observe"
         if known is None or why:
             self._refusals.add(address.decode("ascii", "replace"), why)
-            # 300, not 400: the connection ends without a word
-            return [b"1.0", number, b"300", b"", b"", b""]
-        return [b"1.0", number, b"200", b"", known.name.encode(), _property(_KEY, key)]
+            return _REFUSED
+        return (b"200", b"", known.name.encode(), _property(_KEY, key))
 
     # --- the list changes -------------------------------------------------------------------------------------------
     def _watch(self) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -122,3 +124,50 @@ def test_a_socket_that_was_left_behind_is_nobody(tmp_path: Path) -> None:
     assert path.exists()
     assert not sockets.somebody_listens(path)
     assert not sockets.somebody_listens(tmp_path / ("x" * 200))
+
+
+def test_a_folder_that_anybody_may_exchange_is_refused(tmp_path: Path) -> None:
+    open_to_all = tmp_path / "open"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    folder = open_to_all / "assistant"
+    with pytest.raises(ConfigError, match="anybody may put another folder"):
+        sockets.prepared(folder)
+    open_to_all.chmod(0o1777)  # as /tmp has it: only the owner may rename
+    assert sockets.prepared(folder) == folder
+
+
+@pytest.mark.parametrize("left", ["nothing", "a socket of a killed daemon", "a file", "a link"])
+def test_a_new_socket_takes_the_place_of_what_was_left_behind(tmp_path: Path, left: str) -> None:
+    path = tmp_path / "a.sock"
+    victim = tmp_path / "victim"
+    victim.write_text("keep me")
+    with (
+        contextlib.closing(socket.socket(socket.AF_UNIX)) as old,
+        contextlib.closing(socket.socket(socket.AF_UNIX)) as new,
+    ):
+        match left:
+            case "a socket of a killed daemon":
+                old.bind(str(path))
+            case "a file":
+                path.write_text("")
+            case "a link":
+                path.symlink_to(victim)
+            case _:
+                pass
+        with sockets.fresh(path):
+            new.bind(str(path))
+        assert stat.S_ISSOCK(path.lstat().st_mode)
+        assert path.lstat().st_mode & 0o777 == 0o600
+    assert victim.read_text() == "keep me"
+
+
+def test_a_socket_that_others_could_open_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.sock"
+    with (
+        contextlib.closing(socket.socket(socket.AF_UNIX)) as new,
+        pytest.raises(ConfigError, match="mode 666"),
+        sockets.fresh(path),
+    ):
+        new.bind(str(path))
+        path.chmod(0o666)  # a file system that knows no modes
