@@ -143,11 +143,11 @@ class OpenAiLlm:
 
     def _pieces(self, link: Link, body: bytes, headers: dict[str, str]) -> Iterator[Piece]:
         """Blocks. What the server says, to the end of its answer."""
-        connection = http.client.HTTPConnection(link.where.host, link.where.port)
+        connection = link.keep(http.client.HTTPConnection(link.where.host, link.where.port))
         connection.sock = self._connected(link)
         try:
             connection.request("POST", f"{link.where.path}/chat/completions", body, headers)
-            response = connection.getresponse()
+            response = link.keep(connection.getresponse())
             if response.status != 200:
                 raise refusal(link.where, response.status, response.getheader("Retry-After") or "")
             if "json" in (response.getheader("Content-Type") or ""):  # a server that does not stream

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -38,6 +38,7 @@ UNREACHABLE, REFUSED, LATE, BROKE_OFF, GARBAGE = (
 )
 
 T = TypeVar("T")
+Closable = TypeVar("Closable", bound="HasClose")
 _Options = TypeVar("_Options")
 
 
@@ -108,6 +109,10 @@ def clean(text: str, most: int, where: Address) -> str:
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "")
 
 
+class HasClose(Protocol):
+    def close(self) -> object: ...
+
+
 class Link:
     """A connection that belongs to the thread which works, and that another one may break off."""
 
@@ -117,6 +122,7 @@ class Link:
         self._deadline_s = deadline_s
         self._lock = threading.Lock()
         self._sock: socket.socket | None = None
+        self._kept = contextlib.ExitStack()
         self._over = False
 
     def connect(self) -> socket.socket:
@@ -141,6 +147,11 @@ class Link:
                 sock.close()
                 raise OSError("not wanted any more")
 
+    def keep(self, thing: Closable) -> Closable:
+        """Something that reads from the connection: closed with it."""
+        self._kept.callback(thing.close)
+        return thing
+
     def break_off(self) -> None:
         """Wakes whoever reads or writes; the number of the socket stays his, so that he reads from no other one."""
         with self._lock:
@@ -151,6 +162,8 @@ class Link:
 
     def close(self) -> None:
         """By the thread that works."""
+        with contextlib.suppress(OSError, ValueError):
+            self._kept.close()
         with self._lock:
             self._over = True
             if self._sock is not None:

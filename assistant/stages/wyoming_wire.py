@@ -37,7 +37,7 @@ class Stream:
         """Connects. Raises `OSError`."""
         self._where: Address = link.where
         self._sock: socket.socket = link.connect()
-        self._file: BinaryIO = self._sock.makefile("rb")
+        self._file: BinaryIO = link.keep(self._sock.makefile("rb"))
 
     def send(self, kind: str, data: dict[str, Any] | None = None, payload: bytes = b"") -> None:
         """Raises `OSError`."""
