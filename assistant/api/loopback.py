@@ -55,17 +55,19 @@ def unix_listener(path: Path, key: str) -> socket.socket:
         os.fchmod(listener.fileno(), 0o600)  # before it has a name: nobody can be faster
         listener.bind(str(path))
         listener.listen(_BACKLOG)
-    except (OSError, ValueError) as error:
+    except OSError as error:
         listener.close()
-        raise ConfigError(f"{key}: {path} cannot be had: {getattr(error, 'strerror', None) or error}") from None
+        raise ConfigError(f"{key}: {path} cannot be had: {error.strerror or error}") from None
     listener.setblocking(False)
     return listener
 
 
 def _make_way(path: Path, key: str) -> None:
+    if "\0" in str(path):  # the kernel would end the name there
+        raise ConfigError(f"{key}: the path contains a NUL character")
     try:
         found = path.lstat()
-    except (OSError, ValueError):
+    except OSError:
         return  # nothing there; what else is wrong is said when it is made
     if not stat.S_ISSOCK(found.st_mode) or found.st_uid != os.geteuid():
         raise ConfigError(f"{key}: {path} is there, and is no socket of this user; choose another path")
