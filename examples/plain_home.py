@@ -1,0 +1,46 @@
+"""A fan that is switched by voice, with pyzmq and the standard library alone: `python plain_home.py`. Ends with Ctrl-C.
+
+"Turn on the fan" comes here as soon as this program has registered, and until it leaves. A daemon that is restarted has
+to be told again: start this program anew (`home.py` shows how to notice).
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import sys
+
+import zmq
+
+FOLDER = f"ipc://{os.environ['XDG_RUNTIME_DIR']}/assistant"
+numbers = itertools.count(1)
+
+
+def main(socket: zmq.Socket[bytes]) -> None:
+    def send(kind: str, data: dict[str, object]) -> None:
+        socket.send_json({"v": 1, "id": str(next(numbers)), "type": kind, "data": data})
+
+    socket.connect(f"{FOLDER}/command.sock")
+    send("register", {"intents": ["HassTurnOn", "HassTurnOff"], "names": {"name": ["fan"]}})
+    while True:
+        told = json.loads(socket.recv_multipart()[0])
+        data = told["data"]
+        match told["type"]:
+            case "registered":
+                print("ready", flush=True)
+            case "handle" if data["slots"].get("name") == "fan":
+                state = "on" if data["intent"] == "HassTurnOn" else "off"
+                print(f"{data['text']!r}: the fan is {state}", flush=True)
+                send("answer", {"query_id": data["query_id"], "speech": f"The fan is {state}."})
+            case "handle":
+                send("answer", {"query_id": data["query_id"], "error": "I only have a fan."})
+            case "error" if told["parent"] == "1":
+                sys.exit(f"not registered: {data['message']}")
+            case "error":  # an answer that came too late
+                print(data["message"], flush=True)
+
+
+with contextlib.suppress(KeyboardInterrupt), zmq.Context() as context:
+    context.linger = 0
+    with context.socket(zmq.DEALER) as dealer:
+        main(dealer)

@@ -1,0 +1,211 @@
+"""Every program in `examples/`, as a process beside a real daemon with the embedded models."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+import wave
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from assistant import paths
+from assistant.api.client import Client
+from assistant.messages import Stage
+from tests.api.backend import SpeakingVoice, served
+from tests.api.daemon_process import Place
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FILES = sorted(EXAMPLES.glob("*.py"))
+QUESTION = str(paths.data_file("question.wav"))
+LONGEST = 60
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    with Place() as made:
+        made.daemon()
+        yield made
+
+
+class Program:
+    """An example that runs until it is told to stop."""
+
+    def __init__(self, folder: Path, name: str, *args: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "error", str(EXAMPLES / name), *args],
+            env={**os.environ, "XDG_RUNTIME_DIR": str(folder), "PYTHONPATH": str(EXAMPLES.parent)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+        )
+        assert self.process.stdout is not None
+        os.set_blocking(self.process.stdout.fileno(), False)
+        self.said = ""
+
+    def read_until(self, text: str, within_s: float = 10) -> str:
+        """What it has said so far, with `text` in it."""
+        assert self.process.stdout is not None
+        give_up = time.monotonic() + within_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while text not in self.said:
+                assert time.monotonic() < give_up, f"{text!r} is not in {self.said!r}"
+                if selector.select(0.1):
+                    more = self.process.stdout.read()
+                    assert more, f"{text!r} is not in {self.said!r}, and that was all"
+                    self.said += more.decode()
+        return self.said
+
+    def end(self) -> tuple[int, str]:
+        """What it said in all, and how it ended."""
+        self.process.wait(15)
+        assert self.process.stdout is not None
+        self.said += (self.process.stdout.read() or b"").decode()
+        assert "Traceback" not in self.said
+        return self.process.returncode, self.said
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+def ask(place: Place, text: str) -> dict[str, str]:
+    report = place.json("ask", text, "--no-speech")
+    return {"reply": report["reply"], "outcome": report["outcome"], "intent": report["intent"]["name"]}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_an_example_fits_on_a_screen_and_is_in_the_list(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert len(text.splitlines()) <= LONGEST
+    assert path.name in (EXAMPLES / "README.md").read_text("utf-8")
+    if path.stem.startswith("plain_"):
+        imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
+        names = {alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names}
+        assert not [node for node in imports if isinstance(node, ast.ImportFrom)]
+        assert {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names) == {"zmq"}
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(60)
+def test_a_question_is_asked_aloud_and_answered_with_sound(place: Place) -> None:
+    answer = place.folder / "answer.wav"
+    with Program(place.folder, "ask_aloud.py", QUESTION, str(answer)) as program:
+        code, said = program.end()
+    assert code == 0, said
+    assert "heard: What is the capital of France?" in said
+    assert "answered: " in said
+    with wave.open(str(answer)) as sound:
+        assert sound.getnframes() / sound.getframerate() > 0.5
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(60)
+def test_plain_pyzmq_asks_with_a_recording_and_follows_events(place: Place) -> None:
+    with Client(place.runtime) as client:
+        client.unload(Stage.ASR)
+    with Program(place.folder, "plain_ask.py", QUESTION) as program:
+        code, said = program.end()
+    assert code == 0, said
+    assert "stage-load-end {'stage': 'asr'" in said
+    assert "heard: What is the capital of France?" in said
+    assert "answered: " in said
+    assert "(0 bytes" not in said
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(60)
+def test_events_are_followed_whoever_asks(place: Place) -> None:
+    with Program(place.folder, "follow_events.py", "run-", "intent-end") as program:
+        program.read_until("following")
+        time.sleep(0.5)  # until its subscription has arrived
+        assert ask(place, "what time is it")["outcome"] == "handled"
+        said = program.read_until("run-end")
+    assert said.index("run-start") < said.index("intent-end {") < said.index("run-end")
+    assert "missed" not in said
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(60)
+def test_the_simulated_home_is_controlled_and_gone_when_it_leaves(place: Place) -> None:
+    with Program(place.folder, "home.py") as home:
+        home.read_until("ready for HassTurnOn, HassTurnOff, HassLightSet")
+        assert ask(place, "turn on the kitchen lamp") == {
+            "reply": "The kitchen lamp is on.",
+            "outcome": "handled",
+            "intent": "HassTurnOn",
+        }
+        assert ask(place, "please set the desk lamp to 30 percent")["reply"] == "The desk lamp is at 30 percent."
+        assert ask(place, "what time is it")["intent"] == "HassGetCurrentTime"
+        reply = ask(place, "turn off the lights in the bedroom")["reply"]
+        assert reply == "The desk lamp and the night light are off."
+        assert "{'kitchen lamp': 100, 'desk lamp': 0, 'night light': 0}" in home.read_until("'desk lamp': 0, 'night")
+    assert ask(place, "turn on the kitchen lamp")["intent"] is None
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(60)
+def test_plain_pyzmq_carries_out_intents_and_says_what_it_cannot(place: Place) -> None:
+    with Program(place.folder, "plain_home.py") as home:
+        home.read_until("ready")
+        assert ask(place, "turn on the fan")["reply"] == "The fan is on."
+        assert "the fan is on" in home.read_until("the fan is on")
+        failed = place.json("ask", "turn off the lights", "--no-speech", code=1)
+        assert failed["outcome"] == "failed"
+        assert failed["error"]["code"] == "handler-failed"
+        assert failed["reply"] == failed["error"]["message"] == "I only have a fan."
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(60)
+def test_a_handler_that_stands_still_costs_three_seconds_and_is_told_aloud(place: Place) -> None:
+    with Program(place.folder, "plain_home.py") as home:
+        home.read_until("ready")
+        home.process.send_signal(signal.SIGSTOP)
+        started = time.monotonic()
+        failed = place.json("ask", "turn on the fan", "--out", "failed.wav", code=1)
+        took = time.monotonic() - started
+        home.process.send_signal(signal.SIGCONT)
+    assert 3 <= took < 8
+    assert failed["error"]["code"] == "handler-no-answer"
+    assert "The handler did not answer" in failed["reply"]
+    assert failed["audio"]["seconds"] > 0.5
+
+
+def test_a_text_is_spoken_and_what_goes_wrong_is_told_in_a_line() -> None:
+    async def scenario(place: Place) -> None:
+        async with served(place.runtime) as backend:
+            backend.speaking = SpeakingVoice()
+            with Program(place.folder, "say.py", "Dinner is ready.") as program:
+                assert await asyncio.to_thread(program.end) == (0, "said: one two\n")
+            assert backend.speaking.orders == ["Dinner is ready."]
+            with Program(place.folder, "say.py", "busy") as program:
+                assert await asyncio.to_thread(program.end) == (4, "busy: busy\n")
+            backend.speaking = None
+            with Program(place.folder, "say.py", "hello") as program:
+                code, said = await asyncio.to_thread(program.end)
+                assert (code, said.partition(":")[0]) == (2, "no-voice")
+        with Program(place.folder, "say.py", "hello") as program:
+            code, said = await asyncio.to_thread(program.end)
+            assert (code, said.partition(":")[0]) == (3, "not-running")
+
+    with Place() as place:
+        asyncio.run(scenario(place))
