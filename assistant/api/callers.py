@@ -167,6 +167,11 @@ class Callers:
             if connection.key and not keep(connection.key):
                 self._hang_up(fd, connection)
 
+    def drop_all(self) -> None:
+        self.look()
+        for fd, connection in list(self._connected.items()):
+            self._hang_up(fd, connection)
+
     def _hang_up(self, fd: int, known: _Connection) -> None:
         """libzmq has no call for this, but sees the end of the stream, and closes its descriptor."""
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as connection:

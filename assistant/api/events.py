@@ -72,8 +72,7 @@ class Publisher:
         self._loop = asyncio.get_running_loop()
         self._bind()
         if self._gate is not None:
-            guard = self._gate.guard
-            guard.on_loss(lambda: self._callers.drop(guard.may_follow))
+            self._gate.guard.on_loss(lambda keep: self._callers.drop(keep))
 
     def _bind(self) -> None:
         xpub: zmq.Socket[bytes] = self._context.socket(zmq.XPUB)
@@ -154,6 +153,8 @@ class Publisher:
                 return
             if self._gate is not None and (user := user_of(frame)) is not None:
                 self._callers.of(b"", frame.get(zmq.SRCFD), user.key)  # so that it can be shown out
+                if not self._gate.guard.may_follow(user.key):  # it came in when it still might
+                    self._callers.drop(self._gate.guard.may_follow)
             self._subscribed(frame.bytes)
         self._look_again()
 
@@ -165,10 +166,9 @@ class Publisher:
         if message[:1] != b"\1":
             return
         self._topics.add(topic)
-        if len(self._topics) > self._most_topics:
-            log.warning("subscribers made %d different subscriptions; all have to begin anew", len(self._topics))
-            self._hang_up()
-            self._bind()
+        if len(self._topics) == self._most_topics + 1:
+            log.warning("subscribers made more than %d different subscriptions; all begin anew", self._most_topics)
+            self._callers.drop_all()
         elif WELCOME.encode().startswith(topic) and self._welcome is None:
             self._welcome = self._loop.call_later(_WELCOME_EVERY_S, self._greet)
 
@@ -186,6 +186,13 @@ class Publisher:
 
     async def close(self) -> None:
         """Removes the socket. The last events have a moment to leave, for which the context's end waits."""
-        if self._socket is not None:
-            self._hang_up(_LAST_WORDS_MS)
-            self._path.unlink(missing_ok=True)
+        if self._socket is None:
+            return
+        xpub, self._socket = self._socket, None
+        self._loop.remove_reader(self._fd)
+        for handle in (self._again, self._welcome):
+            if handle is not None:
+                handle.cancel()
+        self._callers.close()
+        xpub.close(linger=_LAST_WORDS_MS)
+        self._path.unlink(missing_ok=True)

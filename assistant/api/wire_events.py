@@ -141,6 +141,24 @@ class StageLoadEnd(Happened, frozen=True, kw_only=True):
     load_ms: float
 
 
+class StageRestart(Happened, frozen=True, kw_only=True):
+    """A worker ended, or was ended; the next one is started when it is needed."""
+
+    stage: str
+    code: str
+    """Why."""
+
+
+class ServiceEnd(Happened, frozen=True, kw_only=True):
+    """A stage has worked for somebody who asked for that alone, as the Wyoming bridge does."""
+
+    service: str
+    stage: str
+    ms: float
+    code: str
+    """Of what went wrong; empty = nothing."""
+
+
 class MemoryAdmit(Happened, frozen=True, kw_only=True):
     """Memory is promised to a stage."""
 
@@ -233,6 +251,8 @@ EVENTS: dict[str, type[Happened]] = {
     "run-end": RunEnd,
     "stage-load-start": StageLoadStart,
     "stage-load-end": StageLoadEnd,
+    "stage-restart": StageRestart,
+    "service-end": ServiceEnd,
     "memory-admit": MemoryAdmit,
     "memory-evict": MemoryEvict,
     "memory-deny": MemoryDeny,

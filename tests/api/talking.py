@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import struct
@@ -21,6 +22,8 @@ GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00" + b"NULL".ljust(20, b"\0")
 """The first words of ZeroMQ's protocol, version 3.0 (rfc.zeromq.org/spec/23), with the mechanism NULL."""
 READY = b"\x04\x1c\x05READY\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER"
 HELLO = GREETING + READY
+SUBSCRIBER = GREETING + b"\x04\x19\x05READY\x0bSocket-Type" + struct.pack(">I", 3) + b"SUB"
+"""For `Bytes` that subscribes with `say`."""
 
 
 def serve(folder: Path, scenario: Callable[[Backend], Awaitable[T]], stop: Callable[[], None] = lambda: None) -> T:
@@ -72,7 +75,7 @@ class Bytes:
         self._socket.settimeout(3)
         self._socket.connect(str(path))
         self._socket.sendall(first)
-        if first == HELLO:  # libzmq hangs up on whoever says more before it was greeted
+        if first in (HELLO, SUBSCRIBER):  # libzmq hangs up on whoever says more before it was greeted
             self._read(len(GREETING))
             self._read(self._read(2)[1])
 
@@ -94,6 +97,15 @@ class Bytes:
     def say(self, message: bytes) -> None:
         """A short message of one frame."""
         self._socket.sendall(bytes((0, len(message))) + message)
+
+    def rest(self, within_s: float) -> bytes:
+        """What comes until there is nothing for so long."""
+        self._socket.settimeout(within_s)
+        found = bytearray()
+        with contextlib.suppress(TimeoutError):
+            while more := self._socket.recv(65536):
+                found += more
+        return bytes(found)
 
     def gone(self, within_s: float = 3) -> bool:
         """Whether the other side closes the connection."""
