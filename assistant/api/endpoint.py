@@ -174,7 +174,7 @@ class Endpoint:
                 router.bind(f"ipc://{self._path}")
             if gate is not None:
                 gate.guard.bind(router, gate.place, self._limits.frame_bytes)
-                gate.guard.on_loss(lambda: self._callers.drop(lambda key: gate.guard.allowed(key) is not None))
+                gate.guard.on_loss(self._callers.drop)
         except (OSError, ConfigError) as error:  # zmq.ZMQError is an OSError
             self._callers.close()
             router.close()

@@ -133,7 +133,7 @@ class Guard:
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], network: Network) -> None:
         self._context, self._network = context, network
         self._refusals = Refusals()
-        self._losers: list[Callable[[], None]] = []
+        self._losers: list[Callable[[Callable[[str], bool]], None]] = []
         self._known: dict[str, Allowed] = {}
         self._loop: asyncio.AbstractEventLoop
         self._socket: zmq.Socket[bytes] | None = None
@@ -195,8 +195,11 @@ class Guard:
         known = self.allowed(key)
         return known is not None and Right.OBSERVE in known.rights
 
-    def on_loss(self, loser: Callable[[], None]) -> None:
-        """Called when somebody's rights have changed: connections that are not allowed any more are to be ended."""
+    def on_loss(self, loser: Callable[[Callable[[str], bool]], None]) -> None:
+        """Called when somebody has lost a right: connections are to be ended, of all keys but those to be kept.
+
+        What it has begun with that right (a query, an intent handler) ends with them.
+        """
         self._losers.append(loser)
 
     def refused(self, address: str, why: str) -> None:
@@ -242,10 +245,11 @@ class Guard:
         now = self._network.allowed.look()
         if now == self._known or self._socket is None:
             return
+        kept = {key for key, one in now.items() if key not in self._known or self._known[key].rights <= one.rights}
         self._known = now
         log.info("the list of clients has changed; %d are in it", len(now))
         for loser in self._losers:
-            loser()
+            loser(kept.__contains__)
 
     def close(self) -> None:
         if self._socket is not None:

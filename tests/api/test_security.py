@@ -185,6 +185,45 @@ def test_events_are_for_those_who_may_observe_and_end_with_that_right(house: Hou
     house.run(scenario)
 
 
+def test_a_connection_that_was_made_in_time_subscribes_to_nothing_afterwards(house: House) -> None:
+    pair = house.client("eyes", Right.OBSERVE)
+    path = house.keys / keys.CLIENTS / "eyes.toml"
+
+    async def scenario(backend: Backend) -> None:
+        with (
+            Distant(house, Place.EVENTS, pair, kind=zmq.SUB) as eyes,
+            Raw(house.runtime, "command") as local,
+        ):
+            await asyncio.sleep(0.3)
+            path.write_text(path.read_text().replace('"observe"', '"speak"'))
+            eyes.socket.setsockopt(zmq.SUBSCRIBE, b"")
+            await asyncio.sleep(0.2)
+            local.send(header("ask", {"text": "hello", "stream": False}))
+            assert not await asyncio.to_thread(eyes.socket.poll, 500)
+
+    house.run(scenario)
+
+
+def test_what_was_begun_with_a_right_ends_with_it(house: House) -> None:
+    """An intent handler is asked without a message of its own."""
+    pair = house.client("home", Right.ADMIN, Right.SPEAK)
+    path = house.keys / keys.CLIENTS / "home.toml"
+
+    async def scenario(backend: Backend) -> None:
+        with Distant(house, Place.COMMAND, pair) as home:
+            assert (await home.asked("register", {"intents": ["HassTurnOn"]}) or {})["type"] == "registered"
+            home.send("ask", {"text": "wait"})
+            assert (await home.until("started"))["type"] == "started"
+            path.write_text(path.read_text().replace('"admin", ', ""))
+            async with asyncio.timeout(3):
+                while not backend.cancelled:  # the connection ended
+                    await asyncio.sleep(0.02)
+            home.send("register", {"intents": []})
+            assert (await home.until("registered"))["data"]["code"] == "forbidden"
+
+    house.run(scenario)
+
+
 # --- what one may do --------------------------------------------------------------------------------------------------
 def test_own_queries_may_be_cancelled_by_whoever_asked_them(house: House) -> None:
     pairs = {name: house.client(name, Right.SPEAK) for name in ("phone", "tablet")}
