@@ -59,6 +59,11 @@ class Backend:
         text = query.text or ""
         if query.pcm is not None:
             self.heard.append(query.pcm())
+        if query.live is not None:
+            async with contextlib.aclosing(query.live.events()) as events:  # type: ignore[type-var]
+                async for _ in events:
+                    pass
+            self.heard.append(query.live.pcm)
         self.order.append(text)
         if text == "crash":
             raise RuntimeError("a bug")
