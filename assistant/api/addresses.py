@@ -5,15 +5,16 @@ Knows how a socket is connected and whether somebody is there; says and hears no
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import zmq
 
 from assistant.api import sockets
-from assistant.errors import NotRunning
+from assistant.errors import ConfigError, NotRunning
 
 SEND_S = 5.0
 
@@ -63,6 +64,21 @@ class Remote:
     """The daemon's public key, Z85 (as all keys here)."""
     public_key: str
     secret_key: str = field(repr=False)
+
+    @classmethod
+    def of(cls, key_file: Path, host: str, port: int) -> Self:
+        """The daemon at tcp://HOST:PORT (its `api.tcp`), with the file that `assistant config keys --client` has made.
+
+        Raises `ConfigError`."""
+        try:
+            found = tomllib.loads(key_file.read_text("utf-8"))
+            keys = [str(found[name]) for name in ("server_public_key", "public_key", "secret_key")]
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{key_file}: {error}") from None
+        except KeyError as error:
+            raise ConfigError(f"{key_file} holds no {error}") from None
+        names = (sockets.COMMAND, sockets.CONTROL, sockets.EVENTS)
+        return cls({name: f"tcp://{host}:{port + at}" for at, name in enumerate(names)}, *keys)
 
     def __str__(self) -> str:
         return self.urls[sockets.CONTROL]

@@ -48,6 +48,8 @@ class _Registration:
     intents: tuple[str, ...]
     names: Mapping[str, tuple[str, ...]]
     send: Send
+    still: Callable[[], None]
+    """Raises `UsageError` when the client may not do this any more."""
 
 
 class Handlers:
@@ -71,8 +73,12 @@ class Handlers:
         return Understood(tuple(intents), {kind: tuple(sorted(names[kind])) for kind in sorted(names)})
 
     # --- what clients say -------------------------------------------------------------------------------------------
-    def register(self, peer: Peer, message: framing.Received, replies: Replies) -> wire.Registered:
-        """Replaces what the client registered before. Raises `UsageError`, `BusyNow`."""
+    def register(
+        self, peer: Peer, message: framing.Received, replies: Replies, still: Callable[[], None] = lambda: None
+    ) -> wire.Registered:
+        """Replaces what the client registered before. `still` raises `UsageError` when it may not be asked any more.
+
+        Raises `UsageError`, `BusyNow`."""
         intents, names = _checked(message.data)
         caller = peer.caller
         others = [one for one in self._registered if one.caller is not caller]
@@ -81,7 +87,7 @@ class Handlers:
         self._registered = others
         if intents:
             send = functools.partial(replies.now, peer, parent=message.id)
-            self._registered.append(_Registration(caller, intents, names, send))
+            self._registered.append(_Registration(caller, intents, names, send, still))
             if caller not in self._watched:
                 self._watched.add(caller)
                 peer.left.add_done_callback(lambda _: self._leave(caller))
@@ -114,7 +120,7 @@ class Handlers:
 
     # --- what the pipeline asks -------------------------------------------------------------------------------------
     async def handle(self, query_id: str, match: IntentMatch, text: str) -> str | None:
-        found = next((one for one in reversed(self._registered) if match.name in one.intents), None)
+        found = self._found(match.name)
         if found is None or match.name is None:
             return None
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -126,6 +132,18 @@ class Handlers:
             raise _failed(f"nothing came within {self._answer_s:g} s") from None
         finally:
             del self._pending[query_id]
+
+    def _found(self, intent: str | None) -> _Registration | None:
+        for one in reversed(self._registered):
+            if intent in one.intents:
+                try:
+                    one.still()
+                except UsageError as error:
+                    log.warning("a client is not asked any more: %s", error.message)
+                    self._leave(one.caller)
+                    continue
+                return one
+        return None
 
 
 def _failed(why: str) -> HandlerFailed:

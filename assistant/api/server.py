@@ -6,6 +6,7 @@ Every message gets an answer, whatever is in it; nothing that a client sends or 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import time
@@ -150,7 +151,8 @@ class Server:
                 case wire.Load(stage=stage, keep_alive_s=keep_alive_s):
                     self._orders.begin(peer, message.id, f"the load of {stage}", self._load(stage, keep_alive_s))
                 case wire.Register():
-                    registered = self._handlers.register(peer, message, self._replies)
+                    still = functools.partial(self._permit, peer, message.data)
+                    registered = self._handlers.register(peer, message, self._replies, still)
                     self._replies.now(peer, registered, message.id)
                 case wire.AnswerIntent():
                     self._replies.now(peer, self._handlers.answer(peer.caller, message.data), message.id)
