@@ -114,6 +114,8 @@ class GetSnapshot(Data, frozen=True, kw_only=True):
 
 
 class Cancel(Data, frozen=True, kw_only=True):
+    """A query that is answered or waits ends as cancelled."""
+
     query_id: str | None = None
     """None: what is being answered, here and at the speaker."""
 

@@ -54,8 +54,9 @@ class SttPartial(OfQuery, frozen=True, kw_only=True):
 
 
 class SttEnd(OfQuery, frozen=True, kw_only=True):
-    text: str
     """What was understood."""
+
+    text: str
 
 
 class IntentStart(OfQuery, frozen=True, kw_only=True):
@@ -63,13 +64,16 @@ class IntentStart(OfQuery, frozen=True, kw_only=True):
 
 
 class IntentEnd(OfQuery, frozen=True, kw_only=True):
+    """Whether it is one."""
+
     name: str | None
     """Null: it is none."""
 
 
 class ReplyDelta(OfQuery, frozen=True, kw_only=True):
-    text: str
     """The next piece of the reply."""
+
+    text: str
 
 
 class LlmEnd(OfQuery, frozen=True, kw_only=True):

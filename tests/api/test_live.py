@@ -27,7 +27,7 @@ SILENCE = bytes(SECOND)
 def question() -> bytes:
     with wave.open(str(Path(__file__).parents[2] / "assistant/data/question.wav")) as file:
         assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (16_000, 1, 2)
-        return file.readframes(file.getnframes())
+        return bytes(file.readframes(file.getnframes()))
 
 
 def pieces(pcm: bytes, size: int) -> list[bytes]:
