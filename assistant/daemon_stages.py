@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -58,13 +59,14 @@ class Stages:
         make: Callable[[StageSpec], Supervisor],
         level: Callable[[], Level],
         understood: Callable[[], Understood] = Understood,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`make`: a supervisor of a spec; `level`: how hard the machine is pressed; `understood`: what other programs
         want to hear of just now."""
         self._config, self._store = config, store
         self._make, self._level, self._understood = make, level, understood
         self._intents: tuple[Understood, StageSpec] | None = None
-        self._pauses = Pauses()
+        self._pauses = Pauses(clock)
         self._known: dict[tuple[Stage, str], _Known] = {}
         self._made: dict[tuple[Stage, str, str, tuple[int, ...]], tuple[StageSpec, Supervisor]] = {}
 

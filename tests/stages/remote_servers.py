@@ -32,10 +32,11 @@ class Heard:
     transcribe: list[Transcribe] = field(default_factory=list)
     audio: bytes = b""
     synthesize: list[Synthesize] = field(default_factory=list)
+    bad_word: str = "fail"
 
 
 class Handler(AsyncEventHandler):
-    """Says how many bytes it heard; speaks 0.1 s for each word, in pieces; "fail" is an error."""
+    """Says how many bytes it heard; speaks 0.1 s for each word, in pieces; the bad word is an error."""
 
     def __init__(self, heard: Heard, *args: Any) -> None:
         super().__init__(*args)
@@ -56,7 +57,7 @@ class Handler(AsyncEventHandler):
 
     async def _speak(self, wanted: Synthesize) -> None:
         self._heard.synthesize.append(wanted)
-        if "fail" in wanted.text:
+        if self._heard.bad_word in wanted.text:
             return await self.write_event(Error(text="no such voice").event())
         await self.write_event(AudioStart(rate=RATE, width=2, channels=1).event())
         for _ in wanted.text.split():

@@ -1,0 +1,123 @@
+"""What settings make of remote engines: off by default, one line each, no models, a pause after a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from assistant import config, paths
+from assistant.daemon_remote import PAUSE_S
+from assistant.daemon_stages import Stages, stage_spec
+from assistant.errors import ConfigError, EngineFailed, RemoteFailed
+from assistant.memory_orchestrator.calibration import Calibration
+from assistant.memory_orchestrator.probe import MIB
+from assistant.messages import Stage
+from assistant.model_store.store import ModelInfo, ModelStore
+from assistant.stages.fork_client import ForkServer
+from assistant.stages.registry import REMOTE
+from assistant.stages.supervisor import Supervisor
+
+
+def settings(*sets: str) -> config.Config:
+    return config.load(sets, files=[], environ={})
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def stages_of(tmp_path: Path, clock: Clock, *sets: str, store: ModelStore | None = None) -> Stages:
+    server, known = ForkServer(), Calibration(tmp_path / "measured.json")
+    return Stages(
+        settings(*sets), store or ModelStore.default(), lambda spec: Supervisor(spec, server, known), lambda: "normal",
+        clock=clock,
+    )  # fmt: skip
+
+
+def empty(tmp_path: Path) -> ModelStore:
+    return ModelStore(tmp_path / "no-models", paths.catalog_file())
+
+
+def test_by_default_nothing_leaves_this_machine() -> None:
+    default = settings()
+    assert not {default.stage(stage).engine for stage in Stage} & REMOTE
+
+
+@pytest.mark.parametrize(
+    ("line", "stage", "model"),
+    [
+        ("stages.asr.engine=wyoming", Stage.ASR, "127.0.0.1:10300"),
+        ("stages.tts.engine=wyoming", Stage.TTS, "127.0.0.1:10200"),
+        ("stages.llm.engine=openai", Stage.LLM, "127.0.0.1:8080"),
+    ],
+)
+def test_one_line_chooses_a_server_and_needs_no_model(tmp_path: Path, line: str, stage: Stage, model: str) -> None:
+    one = stages_of(tmp_path, Clock(), line, store=empty(tmp_path))(stage)
+    assert (one.engine in REMOTE, one.model) == (True, model)
+    assert one.need().usage.total <= 24 * MIB
+
+
+def test_the_key_is_in_no_spec_and_no_calibration(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("sk-do-not-tell")
+    sets = ("stages.llm.engine=openai", f"stages.llm.api_key_file={file}", "stages.llm.remote_model=gpt")
+    spec = stage_spec(Stage.LLM, settings(*sets), empty(tmp_path))
+    assert spec.model == "gpt"
+    assert "do-not-tell" not in repr(spec) + spec.calibration_key(1)
+
+
+@pytest.mark.parametrize(
+    "line", ["stages.llm.url=ftp://x", "stages.llm.url=http://me:secret@x/v1", "stages.llm.deadline_s=0"]
+)
+def test_a_bad_address_is_told_at_the_start(tmp_path: Path, line: str) -> None:
+    with pytest.raises(ConfigError, match=r"stages\.llm\.") as caught:
+        stages_of(tmp_path, Clock(), "stages.llm.engine=openai", line)(Stage.LLM)
+    assert "secret" not in caught.value.message
+
+
+@pytest.mark.engine
+def test_the_installed_model_takes_the_place_for_30_s_with_the_engine_that_it_is_made_for(
+    tmp_path: Path, model: Callable[[str], ModelInfo]
+) -> None:
+    for name in ("whisper-tiny.en", "smollm2-135m-instruct", "en_US-joe-medium"):
+        model(name)
+    clock = Clock()
+    lines = ("stages.asr.engine=wyoming", "stages.tts.engine=wyoming", "stages.llm.engine=openai")
+    stages = stages_of(tmp_path, clock, *lines)
+    error = RemoteFailed("away", code="remote-unreachable")
+    for stage, engine in ((Stage.ASR, "whisper"), (Stage.TTS, "piper"), (Stage.LLM, "mnn")):
+        remote = stages(stage)
+        local = stages.instead(remote, error)
+        assert local is not None
+        assert (local.engine, local.spec.weight_bytes > 0) == (engine, True)
+        assert stages(stage) is local
+        assert stages.instead(local, EngineFailed("bad day")) is None
+        clock.now += PAUSE_S - 1
+        assert stages(stage) is local
+        clock.now += 2
+        assert stages(stage) is remote
+        stages.note(stage, EngineFailed("bad day"))
+        assert stages(stage) is remote
+        stages.note(stage, error)
+        assert stages(stage) is local
+        clock.now += PAUSE_S + 1
+
+
+@pytest.mark.parametrize("more", [[], ["stages.llm.fallback=false"]])
+def test_without_an_installed_model_or_a_wish_for_it_nothing_takes_the_place(tmp_path: Path, more: list[str]) -> None:
+    store = empty(tmp_path) if not more else ModelStore.default()
+    stages = stages_of(tmp_path, Clock(), "stages.llm.engine=openai", *more, store=store)
+    remote = stages(Stage.LLM)
+    assert stages.instead(remote, RemoteFailed("away")) is None
+    assert stages(Stage.LLM) is remote
+
+
+def test_read_ahead_of_a_remote_stage_reads_none_of_the_users_files(tmp_path: Path) -> None:
+    spec = stage_spec(Stage.LLM, settings("stages.llm.engine=openai"), empty(tmp_path))
+    assert spec.model_dir == paths.data_file("")
