@@ -1,4 +1,4 @@
-"""Clients that carry out intents, over real sockets: who is asked, what comes back, and what happens if nothing does."""
+"""Clients that carry out intents, over real sockets: who is asked, what comes back, and what if nothing does."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from pathlib import Path
 import pytest
 
 from assistant.api import handlers as room
-from assistant.api import sockets, wire
+from assistant.api import security, sockets, wire
+from assistant.api.addresses import Remote
 from assistant.api.async_client import AsyncClient
 from assistant.api.handlers import Handlers
 from assistant.api.queries import QueryEvents
+from assistant.api.rights import Right
 from assistant.api.server import Server
-from assistant.errors import AssistantError, BusyNow, HandlerFailed, UsageError
+from assistant.errors import AssistantError, BusyNow, ConfigError, HandlerFailed, UsageError
 from assistant.messages import IntentMatch
 from tests.api.backend import Backend
+from tests.api.network import House
 
 ON, OFF = IntentMatch(name="HassTurnOn", slots={"name": "lamp", "brightness": 5}), IntentMatch(name="HassTurnOff")
 Answer = Callable[[AsyncClient, wire.Handle], Awaitable[object]]
@@ -233,6 +236,50 @@ def test_what_all_understand_together_does_not_depend_on_who_came_first(folder: 
             assert seen[0].intents == ("A", "B")
 
     asyncio.run(test())
+
+
+def test_from_the_network_whoever_loses_its_right_is_not_asked_any_more(folder: Path) -> None:
+    house = House(folder)
+    for name, right in (("home", Right.ADMIN), ("phone", Right.SPEAK)):
+        house.client(name, right)
+
+    def address(name: str) -> Remote:
+        pair, file = house.pairs[name], folder / f"{name}.key"
+        lines = {"server_public_key": house.server.public, "public_key": pair.public, "secret_key": pair.secret}
+        file.write_text("".join(f'{key} = "{value}"\n' for key, value in lines.items()))
+        return Remote.of(file, "127.0.0.1", house.port)
+
+    async def test() -> None:
+        events, handlers = QueryEvents(), Handlers(1)
+        network = security.network(("127.0.0.1", house.port), house.keys)
+        runtime = sockets.prepared(house.runtime)
+        async with Server(Backend(events), events, runtime, lambda: None, handlers, network=network):
+            async with AsyncClient(address=address("phone")) as phone:
+                with pytest.raises(UsageError, match="needs the right `admin`"):
+                    await anext(phone.handle(["HassTurnOn"]))
+            async with AsyncClient(address=address("home")) as home:
+                told = home.handle(["HassTurnOn"])
+                assert isinstance(await anext(told), wire.Registered)
+                asked = asyncio.create_task(handlers.handle("q", ON, "lamp on"))
+                assert (await anext(told)).text == "lamp on"
+                await home.answer_intent("q", "Done")
+                assert await asked == "Done"
+                house.revoke("home")
+                async with asyncio.timeout(3):
+                    while handlers.understood.intents:
+                        with contextlib.suppress(HandlerFailed):
+                            assert await handlers.handle("q", ON, "lamp on") is None
+                        await asyncio.sleep(0.02)
+
+    asyncio.run(test())
+
+
+def test_a_key_file_that_is_none_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        Remote.of(tmp_path / "none.key", "host", 5123)
+    (tmp_path / "half.key").write_text('public_key = "x"\n')
+    with pytest.raises(ConfigError, match="server_public_key"):
+        Remote.of(tmp_path / "half.key", "host", 5123)
 
 
 def test_every_error_of_it_is_typed() -> None:
