@@ -41,12 +41,13 @@ class Services:
         memory: MemoryOrchestrator,
         stages: Callable[[Stage], Supervisor],
         languages: Callable[[Stage], str] = lambda stage: "",
+        failed: Callable[[Stage, Exception], None] = lambda stage, error: None,
         emit: Emit = lambda name, data: None,
         lease_deadline_s: float = 30,
     ) -> None:
         """`stages` gives the supervisor of a stage, or raises `ModelError`. `languages`: as configured; empty = the
-        model decides."""
-        self._memory, self._stages, self._languages = memory, stages, languages
+        model decides. `failed` is told what a stage raised."""
+        self._memory, self._stages, self._languages, self._failed = memory, stages, languages, failed
         self._emit = emit
         self._lease_deadline_s = lease_deadline_s
 
@@ -123,6 +124,7 @@ class Services:
             yield
         except AssistantError as error:
             code = error.code
+            self._failed(stage, error)
             raise
         except BaseException:
             code = "cancelled"
