@@ -134,6 +134,7 @@ class Assistant:
             memory=self.memory,
             stages=self._stages,
             languages=lambda stage: getattr(config.stage(stage), "language", ""),
+            failed=self._stages.note,
             emit=self._tell,
         )
         if self._with_voice:
