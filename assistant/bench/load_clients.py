@@ -43,13 +43,17 @@ class Crowd:
         self._poller = zmq.Poller()
         self._sockets = []
         for _ in range(clients):
-            socket = self._context.socket(zmq.DEALER)
-            socket.setsockopt(zmq.LINGER, 0)
-            socket.setsockopt(zmq.RCVHWM, 0)  # nothing shall be lost here
-            socket.connect(f"ipc://{folder / sockets.COMMAND}")
+            socket = self.connected(folder / sockets.COMMAND)
             self._poller.register(socket, zmq.POLLIN)
             self._sockets.append(socket)
         self._next = itertools.cycle(self._sockets)
+
+    def connected(self, path: Path) -> zmq.Socket[bytes]:
+        socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.RCVHWM, 0)  # nothing shall be lost here
+        socket.connect(f"ipc://{path}")
+        return socket
 
     @property
     def open(self) -> int:
@@ -119,15 +123,13 @@ class Crowd:
 def status_ms(folder: Path, crowd: Crowd, ask: wire.Ask, seconds: float, every_s: float = 0.01) -> list[float]:
     """Round trips of `status`, one every `every_s`, while a question is always being answered."""
     found = []
-    socket = crowd._context.socket(zmq.DEALER)
-    socket.setsockopt(zmq.LINGER, 0)
-    socket.connect(f"ipc://{folder / sockets.CONTROL}")
-    give_up = time.monotonic() + seconds
-    while (began := time.monotonic()) < give_up:
-        if not crowd.open:
-            crowd.ask(ask)
-        socket.send_multipart(framing.encode(wire.GetStatus()))
-        socket.recv_multipart()
-        found.append((time.monotonic() - began) * 1000)
-        crowd.read_until(began + every_s)
+    with crowd.connected(folder / sockets.CONTROL) as socket:
+        give_up = time.monotonic() + seconds
+        while (began := time.monotonic()) < give_up:
+            if not crowd.open:
+                crowd.ask(ask)
+            socket.send_multipart(framing.encode(wire.GetStatus()))
+            socket.recv_multipart()
+            found.append((time.monotonic() - began) * 1000)
+            crowd.read_until(began + every_s)
     return found

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from assistant.api import wire
+from assistant.api import framing, wire
 from assistant.api.client import Client
 from assistant.bench.observer import read_tree
 from assistant.model_store.store import ModelInfo
@@ -121,7 +121,10 @@ def hostile(dice: random.Random, socket_name: str) -> list[bytes]:
         case 7:
             return [header(dice.choice(["ask", "load", "ping", "volume", "nothing", ""]), {"none": None})]
         case 8:
-            return [header("ask"), *[bytes(3)] * dice.choice([1, 3, 7, 20])]  # half a sample, or too many frames
+            return [
+                header("ask"),
+                *[bytes(3)] * dice.choice([1, 3, 7, framing.MAX_FRAMES]),
+            ]  # half a sample, or too many
         case 9:
             value = dice.choice([None, 0, 2, "1", 1e300, [1], 2**70])
             return [header("ask", {"text": "hello"}, v=value)]
