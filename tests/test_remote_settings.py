@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from assistant import config, paths
-from assistant.daemon_remote import PAUSE_S
 from assistant.daemon_stages import Stages, stage_spec
 from assistant.errors import ConfigError, EngineFailed, RemoteFailed
 from assistant.memory_orchestrator.calibration import Calibration
@@ -98,7 +97,7 @@ def test_the_installed_model_takes_the_place_for_30_s_with_the_engine_that_it_is
         assert (local.engine, local.spec.weight_bytes > 0) == (engine, True)
         assert stages(stage) is local
         assert stages.instead(local, EngineFailed("bad day")) is None
-        clock.now += PAUSE_S - 1
+        clock.now += 29
         assert stages(stage) is local
         clock.now += 2
         assert stages(stage) is remote
@@ -106,7 +105,7 @@ def test_the_installed_model_takes_the_place_for_30_s_with_the_engine_that_it_is
         assert stages(stage) is remote
         stages.note(stage, error)
         assert stages(stage) is local
-        clock.now += PAUSE_S + 1
+        clock.now += 31
 
 
 @pytest.mark.parametrize("more", [[], ["stages.llm.fallback=false"]])
