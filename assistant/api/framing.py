@@ -29,7 +29,9 @@ MAX_FRAME_BYTES = 8 * 2**20
 """Of one PCM frame of a command."""
 MAX_PCM_BYTES = 30 * 2**20
 """Of all PCM frames of a message together: 15 minutes at 16 kHz are 29 MB."""
-MAX_FRAMES = 5
+PIECE_BYTES = 2**20
+"""Of one PCM frame as `encode` makes them: no more comes in by the network."""
+MAX_FRAMES = 32
 """The header among them."""
 
 
@@ -83,7 +85,7 @@ def encode(
         raise _bad(f"the recording has {len(pcm)} bytes; at most {MAX_PCM_BYTES} are taken")
     if not command:
         return [frame, pcm] if pcm else [frame]
-    return [frame, *(pcm[at : at + MAX_FRAME_BYTES] for at in range(0, len(pcm), MAX_FRAME_BYTES))]
+    return [frame, *(pcm[at : at + PIECE_BYTES] for at in range(0, len(pcm), PIECE_BYTES))]
 
 
 def _json(data: Any) -> bytes:

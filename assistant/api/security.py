@@ -39,6 +39,8 @@ _LOOK_S = 1.0
 _TELL_S = 60.0
 _ENCRYPTED = 64
 """Bytes that CURVE adds to a frame, at most."""
+FRAME_BYTES = 2**20
+"""Of a frame from the network. libzmq takes as much of anybody who has not yet said who it is."""
 _HANDSHAKE = 1024
 """Bytes of what is said before the first message; the limit of a frame counts for that, too."""
 _UNHEARD = 2
@@ -161,7 +163,7 @@ class Guard:
             (zmq.ZAP_DOMAIN, place.name.lower().encode()),
             (zmq.ZAP_ENFORCE_DOMAIN, 1),  # without us to ask, nobody comes in
             (zmq.IPV6, int(":" in self._network.host)),
-            (zmq.MAXMSGSIZE, max(frame_bytes, _HANDSHAKE) + _ENCRYPTED),
+            (zmq.MAXMSGSIZE, min(max(frame_bytes, _HANDSHAKE), FRAME_BYTES) + _ENCRYPTED),
             (zmq.RCVHWM, max(_UNHEARD, int(socket.getsockopt(zmq.RCVHWM)))),
             (zmq.HEARTBEAT_IVL, round(heartbeat_s * 1000)),
             (zmq.HEARTBEAT_TIMEOUT, round(heartbeat_s * 1000)),

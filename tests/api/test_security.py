@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from assistant.api import keys, security, sockets
+from assistant.api import framing, keys, security, sockets, wire
 from assistant.api.callers import MOST_EACH
 from assistant.api.endpoint import Endpoint, Gate, Limits, Peer
 from assistant.api.rights import Right
@@ -271,11 +272,39 @@ def test_a_large_recording_comes_through(house: House) -> None:
     pair = house.client("phone", Right.SPEAK)
 
     async def scenario(backend: Backend) -> None:
-        sound = os.urandom(8 * 2**20)  # the largest frame
+        sound = os.urandom(framing.MAX_PCM_BYTES)
         with Distant(house, Place.COMMAND, pair) as phone:
-            phone.send("ask", {"stream": False}, sound)
+            _, *pieces = framing.encode(wire.Ask(), pcm=sound)
+            assert max(map(len, pieces)) == security.FRAME_BYTES
+            phone.send("ask", {"stream": False}, *pieces)
             assert (await phone.until("report"))["type"] == "report"
         assert backend.heard == [sound]
+
+    house.run(scenario)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_frame_that_is_too_large_ends_the_connection(house: House, known: bool) -> None:
+    """Of somebody unknown, before more than that was taken of it."""
+    pair = house.client("phone", Right.SPEAK)
+    greeting = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00" + b"CURVE".ljust(20, b"\0") + bytes(32)
+
+    def pour() -> int:
+        sent = 0
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", house.port)) as one:
+            one.settimeout(2)
+            one.sendall(greeting + struct.pack(">BQ", 6, 8 * 2**20))
+            while sent < 7 * 2**20:
+                sent += one.send(bytes(65536))
+        return sent
+
+    async def scenario(backend: Backend) -> None:
+        if known:
+            with Distant(house, Place.COMMAND, pair) as phone:
+                phone.send("ask", {"stream": False}, bytes(security.FRAME_BYTES + 100))
+                assert await phone.reply(0.5) is None
+        else:
+            assert await asyncio.to_thread(pour) < 7 * 2**20
 
     house.run(scenario)
 
