@@ -167,9 +167,9 @@ class Dialogue:
             code=NOT_ANSWERING,
         )
 
-    def _send(self, socket: str, command: wire.Data, pcm: bytes = b"") -> Steps[str]:
+    def _send(self, socket: str, command: wire.Data, pcm: bytes = b"", id: str | None = None) -> Steps[str]:
         """The id of the command, whose replies are kept from now on."""
-        frames = framing.encode(command, pcm=pcm)
+        frames = framing.encode(command, pcm=pcm, id=id)
         sent = framing.id_of(frames) or ""
         self._mail[sent] = deque()
         try:
@@ -186,10 +186,10 @@ class Dialogue:
             raise NotRunning("the daemon was restarted while it answered; ask again")
 
     # --- a query ----------------------------------------------------------------------------------------------------
-    def ask(self, ask: wire.Ask, pcm: bytes = b"") -> Steps[str]:
-        """Sends a query; what `replies` takes."""
+    def ask(self, ask: wire.Ask, pcm: bytes = b"", id: str | None = None) -> Steps[str]:
+        """Sends a query; what `replies` takes: its id, which may be chosen."""
         pid = (yield from self.call(ping())).pid
-        sent = yield from self._send(sockets.COMMAND, ask, pcm)
+        sent = yield from self._send(sockets.COMMAND, ask, pcm, id)
         self._pids[sent] = pid
         return sent
 

@@ -105,7 +105,7 @@ def test_a_task_that_is_cancelled_before_the_query_is_accepted_ends_it_too(folde
     async def scenario(backend: Backend) -> None:
         async with AsyncClient(folder) as client:
             await client.ping()
-            for delay_s in (0, 0.001, 0.002, 0.004, 0.01):
+            for delay_s in (0, 0.0005, 0.001, 0.0015, 0.002, 0.003, 0.004, 0.006, 0.01):
                 asked = asyncio.create_task(report(client, "wait"))
                 await asyncio.sleep(delay_s)
                 asked.cancel()
