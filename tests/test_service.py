@@ -47,7 +47,7 @@ def stopped(daemon: subprocess.Popen[str], number: signal.Signals) -> float:
 def test_it_runs_until_a_signal_and_leaves_nothing(place: Place, number: signal.Signals) -> None:
     daemon = place.daemon()
     assert place.log() == f"ready: {place.runtime}\n"
-    assert sorted(path.name for path in place.runtime.glob("*.sock")) == ["command.sock", "control.sock"]
+    assert sorted(path.name for path in place.runtime.glob("*.sock")) == ["command.sock", "control.sock", "events.sock"]
     assert place.ledger_keeper() == daemon.pid
     assert stopped(daemon, number) < STOP_S
     assert list(place.runtime.glob("*.sock")) == []
