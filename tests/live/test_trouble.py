@@ -29,6 +29,16 @@ def said() -> bytes:
     return room(1) + recording(QUESTION[0]) + spoken(QUESTION[1]) + room(1)
 
 
+def ask_again(one: Living, wakes: int) -> None:
+    """As one does at a device that has just come back: until it has woken so many times, thrice at most."""
+    for _ in range(3):
+        one.sound.play(said())
+        status = one.status
+        if status.voice is not None and status.voice.wakes >= wakes:
+            return
+    one.until_woken(wakes)
+
+
 def typed_questions_are_answered(one: Living) -> None:
     asked = one.daemon.client.ask(wire.Ask(text="what time is it"))
     *_, (last, _) = one.daemon.client.replies(asked, 20)
@@ -46,14 +56,12 @@ def test_microphone_and_speaker_go_and_come_back(tmp_path: Path) -> None:
         typed_questions_are_answered(one)
         one.sound.plug_mic()
         one.until(lambda status: status.voice is not None and status.voice.input.state == "ok", 12)
-        one.sound.play(said())
-        one.until_woken(1)
+        ask_again(one, 1)
         one.until_state("idle")
-        assert one.reports(1)[-1]["outcome"] == "handled"
+        assert one.reports(1)[0]["outcome"] == "handled"
 
         one.sound.unplug_speaker()
-        one.sound.play(said())
-        one.until_woken(2)
+        ask_again(one, 2)
         one.until_state("idle", 20)
         assert one.reports(2)[-1]["error"]["code"] == "audio-device-lost"
         one.sound.plug_speaker()
@@ -75,10 +83,9 @@ def test_a_sound_system_that_dies_is_waited_for(tmp_path: Path) -> None:
         typed_questions_are_answered(one)
         sound.restart()
         one.until(lambda status: status.voice is not None and status.voice.input.state == "ok", 25)
-        one.sound.play(said())
-        one.until_woken(1)
+        ask_again(one, 1)
         one.until_state("idle")
-        assert one.reports(1)[-1]["outcome"] == "handled"
+        assert one.reports(1)[0]["outcome"] == "handled"
 
 
 def test_our_own_voice_does_not_wake_us_and_a_user_over_it_does(tmp_path: Path) -> None:
