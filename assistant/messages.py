@@ -67,8 +67,24 @@ class AsrRequest(_Message, frozen=True, kw_only=True):
     """More sound follows while it is recognised; `pcm` is what there is of it so far. Only for engines that stream."""
 
 
+class IntentMatch(_Message, frozen=True, kw_only=True):
+    """One request of a sentence; most sentences have one."""
+
+    name: str | None
+    """None: no local command."""
+    score: float = 0.0
+    slots: dict[str, str | int | float] = {}
+    source: Literal["none", "template", "classifier"] = "none"
+    text: str = ""
+    """The part of the sentence that it is; of no command, what the LLM shall be asked."""
+
+
 class IntentRequest(_Message, frozen=True, kw_only=True):
     text: str
+    pending: IntentMatch | None = None
+    """A command that lacked something, which the user was asked for."""
+    wanted: str = ""
+    """The slot that it lacked: the text may be nothing but its value."""
 
 
 class Turn(_Message, frozen=True, kw_only=True):
@@ -124,14 +140,6 @@ class Transcript(_Message, frozen=True, kw_only=True):
     """0..1; engines without a measure say 1."""
     segment_end: bool = False
     """The engine's own hint: the speaker has paused, and what it heard so far will not change any more."""
-
-
-class IntentMatch(_Message, frozen=True, kw_only=True):
-    name: str | None
-    """None: no local command."""
-    score: float = 0.0
-    slots: dict[str, str | int | float] = {}
-    source: Literal["none", "template", "classifier"] = "none"
 
 
 class LlmDelta(_Message, frozen=True, kw_only=True):
