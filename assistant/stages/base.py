@@ -30,6 +30,8 @@ class EngineInfo(msgspec.Struct, frozen=True, kw_only=True):
     exceptional: bool = False
     """Whether this load made them, or compared them whole (which maps them once more): it took more memory than the
     next one will."""
+    notes: tuple[str, ...] = ()
+    """What the owner should know of this load, such as a file of his own that was left out."""
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):

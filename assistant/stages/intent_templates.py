@@ -1,8 +1,7 @@
-"""Exact sentences -> intents, with Home Assistant's templates and ours. Imported by the worker alone.
+"""Exact sentences -> intents, with Home Assistant's templates, ours and the user's. Imported by the worker alone.
 
-Only the intents that somebody handles are loaded: "turn on the lamp" is a local command on the day a skill can do it,
-and a question for the LLM until then. A sentence matches as a whole or not at all, so that "what time is it in a
-novel about the end of the world" stays a question.
+A sentence matches as a whole or not at all, so that "what time is it in a novel about the end of the world" stays a
+question.
 """
 
 from __future__ import annotations
@@ -10,22 +9,27 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import hassil
-import home_assistant_intents
 import msgspec
-import yaml  # type: ignore[import-untyped]
 from hassil.intents import Intents
 
 from assistant.errors import ConfigError
 from assistant.messages import IntentMatch, IntentRequest
+from assistant.nlu import compound
 from assistant.stages.base import EngineConfig, EngineInfo
+from assistant.stages.intent_sentences import Sentences, known_language
+
+Shape = TypeVar("Shape")
 
 MAX_WORDS = 30
 """Commands are short; what is longer is not even tried."""
+MAX_LENGTH = 300
+"""Characters of the same, for languages without spaces."""
 
-OURS = Path(__file__).parents[1] / "skills/intents"
+LOOSE = 0.9
+"""Score of a match in which some words may be anything: "play ..." takes a play in the theatre, too."""
 
 _APOSTROPHES = re.compile("[’‘`´ʼ]")
 _ATTENTION = (
@@ -47,51 +51,90 @@ _AFTER = {
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     language: str = "en"
-    intents: tuple[str, ...] | None = None
-    """The only intents to load; None = all that the language has."""
-    beyond: tuple[str, ...] = ()
-    """More of them, which other programs handle."""
+    intents: tuple[str, ...] = ()
+    """Those to load of the sentences that come with us; the user's are all loaded."""
     names: dict[str, tuple[str, ...]] = {}
-    """What stands in the house, by list: name, area, floor. Plain text, no templates."""
+    """What stands in the house, by list: name, area, floor. Plain text, no templates; "lamp|light" has two names, and
+    is the first."""
+    folders: tuple[str, ...] = ()
+    """Of the user's own sentences."""
+
+
+class Templates:
+    """What hassil makes of a sentence."""
+
+    def __init__(self, options: Options) -> None:
+        """Raises `ConfigError` for a language that has no sentences."""
+        self.language = known_language(options.language)
+        values = {kind: list(_values(names)) for kind, names in options.names.items()}
+        sentences = Sentences(self.language, frozenset(options.intents), values)
+        for folder in options.folders:
+            sentences.add_folder(Path(folder))
+        self.examples, self.notes = sentences.examples, tuple(sentences.notes)
+        self._intents: Any = Intents.from_dict(sentences.data())
+        hassil.recognize_best("warm up", self._intents)  # templates are parsed at their first use
+
+    def match(self, text: str) -> IntentMatch:
+        """Of score 1, or `LOOSE`; `name` None when no template fits."""
+        plain = normalise(text, self.language)
+        found = None
+        if 0 < len(plain.split()) <= MAX_WORDS and len(plain) <= MAX_LENGTH:
+            # "kitchen lamp" is the lamp of that name before it is any lamp of the kitchen
+            found = hassil.recognize_best(plain, self._intents, best_slot_name="name")
+        if found is None:
+            return IntentMatch(name=None, text=text)
+        loose = any(entity.is_wildcard for entity in found.entities.values())
+        slots = {name: _value(entity) for name, entity in found.entities.items() if entity.value is not None}
+        score = LOOSE if loose else 1.0
+        return IntentMatch(name=found.intent.name, score=score, slots=slots, source="template", text=text)
 
 
 class TemplateIntent:
-    """`IntentRequest` -> exactly one `IntentMatch`."""
+    """`IntentRequest` -> one `IntentMatch` for each request of the sentence."""
 
     def __init__(self, config: EngineConfig) -> None:
         self._config = config
-        try:
-            self._options = msgspec.convert(dict(config.options), Options)
-        except msgspec.ValidationError as error:
-            raise ConfigError(f"options of the templates engine: {error}") from None
-        self._intents: Any = None
-        self._language = self._options.language
+        self._options = options_of(config, Options)
+        self._templates: Templates | None = None
 
     @property
     def info(self) -> EngineInfo:
-        return EngineInfo(name="templates", model=self._config.model)
+        notes = self._templates.notes if self._templates else ()
+        return EngineInfo(name="templates", model=self._config.model, notes=notes)
 
     def load(self) -> None:
         """Raises `ConfigError` for a language that has no sentences."""
-        self._language = _known_language(self._options.language)
-        data = home_assistant_intents.get_intents(self._language)
-        self._intents = Intents.from_dict(_merged(data or {}, _our_sentences(self._language), self._options))
-        hassil.recognize_best("warm up", self._intents)  # templates are parsed at their first use
+        self._templates = Templates(self._options)
 
     def run(self, request: IntentRequest) -> Iterator[IntentMatch]:
-        text = normalise(request.text, self._language)
-        found = None
-        if 0 < len(text.split()) <= MAX_WORDS:
-            # "kitchen lamp" is the lamp of that name before it is any lamp of the kitchen
-            found = hassil.recognize_best(text, self._intents, best_slot_name="name")
-        if found is None:
-            yield IntentMatch(name=None)
-            return
-        slots = {name: entity.value for name, entity in found.entities.items() if entity.value is not None}
-        yield IntentMatch(name=found.intent.name, score=1.0, slots=slots, source="template")
+        templates = self._templates
+        assert templates is not None, "load comes first"
+        yield from compound.requests(request.text, templates.match, templates.language)
 
     def close(self) -> None:
-        self._intents = None
+        self._templates = None
+
+
+def options_of(config: EngineConfig, shape: type[Shape]) -> Shape:
+    """Raises `ConfigError`."""
+    try:
+        return msgspec.convert(dict(config.options), shape)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"options of the intent engine: {error}") from None
+
+
+def _values(names: tuple[str, ...]) -> Iterator[dict[str, str]]:
+    for name in names:
+        first, *others = (part.strip() for part in name.split("|"))
+        for spoken in (first, *others):
+            yield {"in": spoken, "out": first}
+
+
+def _value(entity: Any) -> str | int | float:
+    value: str | int | float = entity.value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value.strip() if isinstance(value, str) else value
 
 
 def normalise(text: str, language: str = "en") -> str:
@@ -103,57 +146,3 @@ def normalise(text: str, language: str = "en") -> str:
     while after and (found := after.search(text)):
         text = text[: found.start()]
     return text.strip(" .!?,;:\"'-")
-
-
-def _known_language(wanted: str) -> str:
-    known = set(home_assistant_intents.get_languages())
-    for name in (wanted, wanted.replace("_", "-"), wanted.replace("_", "-").partition("-")[0]):
-        if name in known:
-            return name
-    raise ConfigError(f"stages.intent.language is {wanted!r}; there are sentences for {', '.join(sorted(known))}")
-
-
-def _our_sentences(language: str) -> dict[str, Any]:
-    path = OURS / f"{language}.yaml"
-    return yaml.safe_load(path.read_text("utf-8")) if path.is_file() else {}
-
-
-def _merged(theirs: dict[str, Any], ours: dict[str, Any], options: Options) -> dict[str, Any]:
-    """What hassil needs and no more: the intents that are wanted, without the responses."""
-    intents: dict[str, Any] = {}
-    for source in (theirs, ours):
-        for name, intent in source.get("intents", {}).items():
-            if options.intents is None or name in options.intents or name in options.beyond:
-                groups = _anywhere(intent["data"]) if name in options.beyond else intent["data"]
-                intents.setdefault(name, {"data": []})["data"].extend(groups)
-    lists, rules = ({**theirs.get(key, {}), **ours.get(key, {})} for key in ("lists", "expansion_rules"))
-    lists |= {kind: {"values": list(values)} for kind, values in options.names.items()}
-    return {
-        "language": theirs.get("language", ours.get("language")),
-        "intents": intents,
-        "lists": _lists_used(lists, rules, intents),
-        "expansion_rules": rules,
-        "skip_words": theirs.get("skip_words", []),
-    }
-
-
-def _anywhere(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without the conditions on the room and on the kind of a device, of which we know nothing: whoever handles the
-    intent does."""
-    return [{key: value for key, value in group.items() if not key.endswith("_context")} for group in groups]
-
-
-def _lists_used(lists: dict[str, Any], rules: dict[str, Any], intents: dict[str, Any]) -> dict[str, Any]:
-    """Those that a sentence can reach: lists are most of the work at load time.
-
-    Home Assistant fills {name}, {area} and {floor} with what stands in a house; where nobody has told us what stands in
-    ours, they are empty, and sentences with them match nothing.
-    """
-    text = " ".join(
-        sentence for intent in intents.values() for group in intent["data"] for sentence in group["sentences"]
-    )
-    seen: set[str] = set()
-    while more := {name for name in re.findall(r"<(\w+)>", text) if name in rules} - seen:
-        seen |= more
-        text += " ".join(rules[name] for name in more)
-    return {name: lists.get(name, {"values": []}) for name in re.findall(r"\{(\w+)", text)}

@@ -217,6 +217,8 @@ class Supervisor:
             await worker.stop()
             raise
         self.load_ms += (time.monotonic() - started) * 1000
+        for note in self._info.notes:
+            log.warning("%s: %s", self.name, note)
         self._emit("stage-load-end", {"stage": self.name, "load_ms": round(self.load_ms, 1)})
 
     async def unload(self) -> None:

@@ -1,0 +1,150 @@
+"""One sentence, several requests: "play some jazz and tell me who invented it". Pure; imports `messages`.
+
+A cut is made where a conjunction stands between a command and another request, never inside a command that is
+understood as a whole ("add eggs and bacon", "an hour and a half", "play rock and roll").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from assistant.messages import IntentMatch
+
+MAX_WORDS = 60
+"""What is longer is a story."""
+MAX_CUTS = 4
+
+One = Callable[[str], IntentMatch]
+"""What a sentence means by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Of a language: what stands between requests, what begins one, what points back to the thing named before."""
+
+    between: re.Pattern[str]
+    asks: re.Pattern[str]
+    """Begins a question, or a request for words."""
+    orders: re.Pattern[str] | None
+    """Begins a command; None = the sentence alone must show it."""
+    supposes: re.Pattern[str] | None
+    """In a question: what follows is no request."""
+    back: re.Pattern[str]
+    spaced: bool = True
+
+
+_EN = _Words(
+    between=re.compile(r"(?:\s*[,;.]\s*|\s+)(?:(?:and|then|also|plus)\s+)+(?:after that\s+|please\s+)?|\s*[;.?!]\s+", re.I),
+    asks=re.compile(
+        r"(?:please |can you |could you |would you )?(?:tell|explain|describe|say|who|whos|what|whats|when|where|which"
+        r"|why|how|is|are|was|were|do|does|did|has|have|give me|define|name|recommend|suggest|sing|read|write"
+        r"|translate|i want to know|i wonder|let me know|teach)\b",
+        re.I,
+    ),
+    orders=re.compile(
+        r"(?:please |can you |could you |would you |also |then )*(?:turn|switch|set|put|play|stop|pause|resume|start|begin"
+        r"|add|open|close|shut|lock|unlock|cancel|delete|remove|mute|unmute|dim|brighten|make|lower|raise|increase|decrease"
+        r"|skip|next|kill|clear|check|cross|take|crank|bring|draw|pull|run|activate|deactivate|continue|shuffle)\b",
+        re.I,
+    ),
+    supposes=re.compile(r"\b(?:if|when|whether|should|because|happens|suppose|why|how (?:do|does|can|to))\b", re.I),
+    back=re.compile(r"\b(?:it|this song|that song|the song|this one|that one|this track|that|this)\b(?!\s+is\b)", re.I),
+)
+_DE = _Words(
+    between=re.compile(r"(?:\s*[,;.]\s*|\s+)(?:(?:und|dann|danach|außerdem)\s+)+|\s*[;.?!]\s+", re.I),
+    asks=re.compile(r"(?:bitte )?(?:sag|sage|erzähl|erzähle|erklär|erkläre|nenn|wer|was|wann|wo|warum|wie|welche\w*|ist|sind)\b", re.I),
+    orders=None,
+    supposes=re.compile(r"\b(?:wenn|falls|ob)\b", re.I),
+    back=re.compile(r"\b(?:dieses lied|diesen song|das lied|es)\b", re.I),
+)  # fmt: skip
+_FR = _Words(
+    between=re.compile(r"(?:\s*[,;.]\s*|\s+)(?:(?:et|puis|ensuite|aussi)\s+)+|\s*[;.?!]\s+", re.I),
+    asks=re.compile(r"(?:dis|dites|raconte|explique|donne|qui|que|quoi|quand|où|pourquoi|comment|quel\w*|est-ce)\b", re.I),
+    orders=None,
+    supposes=re.compile(r"\b(?:si|quand)\b", re.I),
+    back=re.compile(r"\b(?:cette chanson|ce morceau|la chanson)\b", re.I),
+)  # fmt: skip
+_ZH = _Words(
+    between=re.compile(r"\s*(?:[，,；;。？！]\s*(?:并且|然后|而且|再|并|顺便|还有)?|并且|然后|而且|顺便|并|再(?=告诉|讲|说|播放|打开|关))\s*"),
+    asks=re.compile(r"(?:请|再|顺便|也)*(?:告诉|讲|说|介绍|解释|谁|什么|为什么|为何|怎么|怎样|哪|是|给我讲|给我介绍|描述|推荐)"),
+    orders=None,
+    supposes=re.compile(r"如果|假如|要是"),
+    back=re.compile(r"这首歌|这首曲子|该歌曲|它|这张专辑"),
+    spaced=False,
+)  # fmt: skip
+_KO = _Words(
+    between=re.compile(r"(?:하고|주고|해주고|틀고|켜고|끄고|재생하고)\s+|\s*(?:,|그리고|그런 다음|그 다음에)\s+|\s*[;.?!]\s+"),
+    asks=re.compile(r".*(?:알려|말해|설명|누구|무엇|뭐|왜|언제|어디|어떻게|이야기)"),
+    orders=None,
+    supposes=re.compile(r"만약"),
+    back=re.compile(r"이 노래|그 노래|이 곡"),
+)
+_LANGUAGES = {"en": _EN, "de": _DE, "fr": _FR, "zh": _ZH, "ko": _KO}
+_KEPT = {"ko": re.compile(r"(하고|주고|해주고|틀고|켜고|끄고|재생하고)\s*\Z")}
+"""Conjunctions that are the end of a verb, and how it ends alone."""
+_ALONE = {"하고": "해줘", "주고": "줘", "해주고": "해줘", "틀고": "틀어줘", "켜고": "켜줘", "끄고": "꺼줘", "재생하고": "재생해줘"}
+
+
+def requests(text: str, one: One, language: str = "en") -> list[IntentMatch]:
+    """The requests of a sentence: commands in their order, and behind them at most one question (`name` None), whose
+    `text` is what the LLM shall be asked. `one` says what a sentence means by itself; it is asked a few times."""
+    whole = one(text)
+    if whole.name and whole.score >= 1:
+        return [whole]
+    words = _LANGUAGES.get(language.partition("-")[0].partition("_")[0])
+    if words is None or len(text) > 400 or len(text.split()) > MAX_WORDS:
+        return [whole]
+    found = _cut(text, whole, one, words, language, MAX_CUTS)
+    commands = [part for part in found if part.name]
+    questions = [part.text for part in found if not part.name]
+    if not commands or not questions:
+        return found if commands else [whole]
+    asked = (" " if words.spaced else "，").join(questions)
+    return [*commands, IntentMatch(name=None, text=_resolved(asked, commands, words))]
+
+
+def _cut(text: str, whole: IntentMatch, one: One, words: _Words, language: str, cuts: int) -> list[IntentMatch]:
+    """The first cut that holds, and what the rest is cut into."""
+    if cuts:
+        for left, right in _places(text, words, language):
+            first, rest = one(left), one(right)
+            if _holds(left, first, right, rest, words):
+                return [first, *_cut(right, rest, one, words, language, cuts - 1)]
+    return [whole]
+
+
+def _places(text: str, words: _Words, language: str) -> Iterator[tuple[str, str]]:
+    kept = _KEPT.get(language.partition("-")[0])
+    for number, found in enumerate(words.between.finditer(text)):
+        if number >= MAX_CUTS * 2:
+            return
+        left, right = text[: found.start()], text[found.end() :].strip(" ,.;!?，。？！")
+        verb = kept.match(found[0]) if kept else None
+        if verb:
+            left += _ALONE[verb[1]]
+        left = left.strip(" ,.;，。？！")
+        if left and right:
+            yield left, right
+
+
+def _holds(left: str, first: IntentMatch, right: str, rest: IntentMatch, words: _Words) -> bool:
+    if words.supposes and words.supposes.search(left) and not first.name:
+        return False
+    asked = bool(words.asks.match(right))
+    ordered = bool(rest.name) and (
+        rest.score >= 1 or (words.orders.match(right) is not None if words.orders else rest.source == "template")
+    )
+    if first.name:
+        return asked or ordered
+    return ordered and bool(words.asks.match(left))
+
+
+def _resolved(question: str, commands: list[IntentMatch], words: _Words) -> str:
+    """The question with the thing that was named before it in the place of "it", when there is exactly one."""
+    things = {str(part.slots[slot]) for part in commands for slot in ("search_query",) if part.slots.get(slot)}
+    if len(things) != 1:
+        return question
+    thing = things.pop()
+    return words.back.sub(lambda found: thing, question, count=1)
