@@ -33,6 +33,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "memory_orchestrator": ("errors", "machine", "messages", "memory_orchestrator", "tasks"),
     "model_store": ("closing", "errors", "messages", "paths", "model_store"),
     "audio": ("closing", "errors", "messages", "audio"),
+    "nlu": ("nlu", "messages", "errors"),
     "skills": ("skills", "messages", "errors"),
     "stages.base": ("messages",),
     "stages.placement": ("machine", "messages"),
@@ -49,7 +50,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
                        "stages.fork_client", "stages.lifecycle", "stages.placement", "tasks"),
     "stages.supervisor": ("errors", "messages", "memory_orchestrator", "page_cache", "stages"),
     # engines and their helpers: below everything that has a process in it
-    "stages": ("errors", "messages", "paths", "sentences", "speech_", "stages", "model_store.choices",
+    "stages": ("errors", "messages", "nlu", "paths", "sentences", "speech_", "stages", "model_store.choices",
                "model_store.cut_voice", "model_store.derived", "model_store.json_command", "model_store.manifest",
                "model_store.versions", "model_store.vocabulary", "model_store.workspace"),
     "conversation": ("errors", "messages"),

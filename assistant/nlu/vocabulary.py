@@ -1,0 +1,15 @@
+"""The names of the intents that we understand: Home Assistant's where it has one, so that its handlers fit. Pure."""
+
+from __future__ import annotations
+
+INTENTS: tuple[str, ...] = (
+    "HassStartTimer", "HassIncreaseTimer", "HassDecreaseTimer", "HassPauseTimer", "HassUnpauseTimer",
+    "HassCancelTimer", "HassCancelAllTimers", "HassTimerStatus",
+    "HassSetVolume", "HassSetVolumeRelative", "HassMediaPlayerMute", "HassMediaPlayerUnmute",
+    "HassMediaNext", "HassMediaPrevious", "HassMediaPause", "HassMediaUnpause", "HassMediaSearchAndPlay",
+    "HassLightSet", "HassTurnOn", "HassTurnOff", "HassGetState",
+    "HassClimateGetTemperature", "HassClimateSetTemperature", "HassGetWeather",
+    "HassGetCurrentTime", "HassGetCurrentDate", "HassNevermind",
+    "HassShoppingListAddItem", "HassShoppingListCompleteItem",
+    "AssistantShoppingListRead", "AssistantShoppingListClear", "AssistantHelp", "AssistantRepeat",
+)  # fmt: skip
