@@ -6,6 +6,8 @@ understood as a whole ("add eggs and bacon", "an hour and a half", "play rock an
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from assistant.messages import IntentMatch
 MAX_WORDS = 60
 """What is longer is a story."""
 MAX_CUTS = 4
+_ENDS = " ,.;!?，。？！"
 
 One = Callable[[str], IntentMatch]
 """What a sentence means by itself."""
@@ -36,7 +39,9 @@ class _Words:
 
 
 _EN = _Words(
-    between=re.compile(r"(?:\s*[,;.]\s*|\s+)(?:(?:and|then|also|plus)\s+)+(?:after that\s+|please\s+)?|\s*[;.?!]\s+", re.I),
+    between=re.compile(
+        r"(?:\s*[,;.]\s*|\s+)(?:(?:and|then|also|plus)\s+)+(?:after that\s+|please\s+)?|\s*[,;.?!]\s+", re.I
+    ),
     asks=re.compile(
         r"(?:please |can you |could you |would you )?(?:tell|explain|describe|say|who|whos|what|whats|when|where|which"
         r"|why|how|is|are|was|were|do|does|did|has|have|give me|define|name|recommend|suggest|sing|read|write"
@@ -44,8 +49,9 @@ _EN = _Words(
         re.I,
     ),
     orders=re.compile(
-        r"(?:please |can you |could you |would you |also |then )*(?:turn|switch|set|put|play|stop|pause|resume|start|begin"
-        r"|add|open|close|shut|lock|unlock|cancel|delete|remove|mute|unmute|dim|brighten|make|lower|raise|increase|decrease"
+        r"(?:please |can you |could you |would you |also |then )*(?:turn|switch|set|put|play|stop|pause|resume|start"
+        r"|begin|add|open|close|shut|lock|unlock|cancel|delete|remove|mute|unmute|dim|brighten|make|lower|raise"
+        r"|increase|decrease"
         r"|skip|next|kill|clear|check|cross|take|crank|bring|draw|pull|run|activate|deactivate|continue|shuffle)\b",
         re.I,
     ),
@@ -53,15 +59,19 @@ _EN = _Words(
     back=re.compile(r"\b(?:it|this song|that song|the song|this one|that one|this track|that|this)\b(?!\s+is\b)", re.I),
 )
 _DE = _Words(
-    between=re.compile(r"(?:\s*[,;.]\s*|\s+)(?:(?:und|dann|danach|außerdem)\s+)+|\s*[;.?!]\s+", re.I),
-    asks=re.compile(r"(?:bitte )?(?:sag|sage|erzähl|erzähle|erklär|erkläre|nenn|wer|was|wann|wo|warum|wie|welche\w*|ist|sind)\b", re.I),
+    between=re.compile(r"(?:\s*[,;.]\s*|\s+)(?:(?:und|dann|danach|außerdem)\s+)+|\s*[,;.?!]\s+", re.I),
+    asks=re.compile(
+        r"(?:bitte )?(?:sage?|erzähle?|erkläre?|nenne?|wer|was|wann|wo|warum|wie|welche\w*|ist|sind)\b", re.I
+    ),
     orders=None,
     supposes=re.compile(r"\b(?:wenn|falls|ob)\b", re.I),
     back=re.compile(r"\b(?:dieses lied|diesen song|das lied|es)\b", re.I),
 )  # fmt: skip
 _FR = _Words(
-    between=re.compile(r"(?:\s*[,;.]\s*|\s+)(?:(?:et|puis|ensuite|aussi)\s+)+|\s*[;.?!]\s+", re.I),
-    asks=re.compile(r"(?:dis|dites|raconte|explique|donne|qui|que|quoi|quand|où|pourquoi|comment|quel\w*|est-ce)\b", re.I),
+    between=re.compile(r"(?:\s*[,;.]\s*|\s+)(?:(?:et|puis|ensuite|aussi)\s+)+|\s*[,;.?!]\s+", re.I),
+    asks=re.compile(
+        r"(?:dis|dites|raconte|explique|donne|qui|que|quoi|quand|où|pourquoi|comment|quel\w*|est-ce)\b", re.I
+    ),
     orders=None,
     supposes=re.compile(r"\b(?:si|quand)\b", re.I),
     back=re.compile(r"\b(?:cette chanson|ce morceau|la chanson)\b", re.I),
@@ -75,7 +85,9 @@ _ZH = _Words(
     spaced=False,
 )  # fmt: skip
 _KO = _Words(
-    between=re.compile(r"(?:하고|주고|해주고|틀고|켜고|끄고|재생하고)\s+|\s*(?:,|그리고|그런 다음|그 다음에)\s+|\s*[;.?!]\s+"),
+    between=re.compile(
+        r"(?:하고|주고|해주고|틀고|켜고|끄고|재생하고)\s+|\s*(?:,|그리고|그런 다음|그 다음에)\s+|\s*[;.?!]\s+"
+    ),
     asks=re.compile(r".*(?:알려|말해|설명|누구|무엇|뭐|왜|언제|어디|어떻게|이야기)"),
     orders=None,
     supposes=re.compile(r"만약"),
@@ -84,7 +96,15 @@ _KO = _Words(
 _LANGUAGES = {"en": _EN, "de": _DE, "fr": _FR, "zh": _ZH, "ko": _KO}
 _KEPT = {"ko": re.compile(r"(하고|주고|해주고|틀고|켜고|끄고|재생하고)\s*\Z")}
 """Conjunctions that are the end of a verb, and how it ends alone."""
-_ALONE = {"하고": "해줘", "주고": "줘", "해주고": "해줘", "틀고": "틀어줘", "켜고": "켜줘", "끄고": "꺼줘", "재생하고": "재생해줘"}
+_ALONE = {
+    "하고": "해줘",
+    "주고": "줘",
+    "해주고": "해줘",
+    "틀고": "틀어줘",
+    "켜고": "켜줘",
+    "끄고": "꺼줘",
+    "재생하고": "재생해줘",
+}
 
 
 def requests(text: str, one: One, language: str = "en") -> list[IntentMatch]:
@@ -96,7 +116,7 @@ def requests(text: str, one: One, language: str = "en") -> list[IntentMatch]:
     words = _LANGUAGES.get(language.partition("-")[0].partition("_")[0])
     if words is None or len(text) > 400 or len(text.split()) > MAX_WORDS:
         return [whole]
-    found = _cut(text, whole, one, words, language, MAX_CUTS)
+    found = _Cutter(functools.lru_cache(None)(one), words, language).cut(text, MAX_CUTS)
     commands = [part for part in found if part.name]
     questions = [part.text for part in found if not part.name]
     if not commands or not questions:
@@ -105,40 +125,43 @@ def requests(text: str, one: One, language: str = "en") -> list[IntentMatch]:
     return [*commands, IntentMatch(name=None, text=_resolved(asked, commands, words))]
 
 
-def _cut(text: str, whole: IntentMatch, one: One, words: _Words, language: str, cuts: int) -> list[IntentMatch]:
-    """The first cut that holds, and what the rest is cut into."""
-    if cuts:
-        for left, right in _places(text, words, language):
-            first, rest = one(left), one(right)
-            if _holds(left, first, right, rest, words):
-                return [first, *_cut(right, rest, one, words, language, cuts - 1)]
-    return [whole]
+class _Cutter:
+    def __init__(self, one: One, words: _Words, language: str) -> None:
+        """`one` remembers what it was asked."""
+        self._one, self._words = one, words
+        self._kept = _KEPT.get(language.partition("-")[0])
 
+    def cut(self, text: str, cuts: int) -> list[IntentMatch]:
+        """At the first place that holds, and so on with the rest."""
+        if cuts:
+            for left, right in self._places(text):
+                first = self._one(left)
+                if not first.name and not self._is_question(left):
+                    continue
+                rest = self.cut(right, cuts - 1)
+                if self._is_order(rest[0]) or (first.name and self._words.asks.match(rest[0].text)):
+                    return [first, *rest]
+        return [self._one(text)]
 
-def _places(text: str, words: _Words, language: str) -> Iterator[tuple[str, str]]:
-    kept = _KEPT.get(language.partition("-")[0])
-    for number, found in enumerate(words.between.finditer(text)):
-        if number >= MAX_CUTS * 2:
-            return
-        left, right = text[: found.start()], text[found.end() :].strip(" ,.;!?，。？！")
-        verb = kept.match(found[0]) if kept else None
-        if verb:
-            left += _ALONE[verb[1]]
-        left = left.strip(" ,.;，。？！")
-        if left and right:
-            yield left, right
+    def _places(self, text: str) -> Iterator[tuple[str, str]]:
+        for found in itertools.islice(self._words.between.finditer(text), MAX_CUTS * 2):
+            left, right = text[: found.start()], text[found.end() :].strip(_ENDS)
+            verb = self._kept.match(found[0]) if self._kept else None
+            if verb:
+                left += _ALONE[verb[1]]
+            left = left.strip(_ENDS)
+            if left and right:
+                yield left, right
 
+    def _is_question(self, text: str) -> bool:
+        """Whole by itself: what follows "what happens if" is no request."""
+        words = self._words
+        return bool(words.asks.match(text)) and not (words.supposes and words.supposes.search(text))
 
-def _holds(left: str, first: IntentMatch, right: str, rest: IntentMatch, words: _Words) -> bool:
-    if words.supposes and words.supposes.search(left) and not first.name:
-        return False
-    asked = bool(words.asks.match(right))
-    ordered = bool(rest.name) and (
-        rest.score >= 1 or (words.orders.match(right) is not None if words.orders else rest.source == "template")
-    )
-    if first.name:
-        return asked or ordered
-    return ordered and bool(words.asks.match(left))
+    def _is_order(self, part: IntentMatch) -> bool:
+        if not part.name or part.score >= 1 or part.source == "template":
+            return bool(part.name)
+        return bool(self._words.orders and self._words.orders.match(part.text))
 
 
 def _resolved(question: str, commands: list[IntentMatch], words: _Words) -> str:
