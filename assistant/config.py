@@ -25,6 +25,7 @@ from assistant.config_sections import (
     Audio,
     Cues,
     Debug,
+    House,
     Intent,
     Listen,
     Llm,
@@ -50,6 +51,7 @@ class Config(Section, frozen=True, kw_only=True):
     listen: Listen = Listen()
     memory: Memory = Memory()
     stages: Stages = Stages()
+    house: House = House()
     api: Api = Api()
     wyoming: Wyoming = Wyoming()
     metrics: Metrics = Metrics()

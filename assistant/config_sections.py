@@ -97,7 +97,10 @@ class Asr(Section, frozen=True, kw_only=True):
 
 class Intent(Section, frozen=True, kw_only=True):
     engine: str = "templates"
+    """classifier | templates; "templates" understands sentences word for word alone."""
     language: str = "en"
+    threshold: float = 0.0
+    """Of the classifier's score, 0 to 1, from which on a sentence is a command; 0 = as the model was made."""
     handler_timeout_s: float = 3.0
     """For the answer of another program that carries out an intent."""
     start_timeout_s: float = 20
@@ -192,6 +195,17 @@ class Api(Section, frozen=True, kw_only=True):
     """Empty = the folder `keys` beside the user's config.toml."""
     deadline_s: float = 30
     """A query that could not be answered within this time, at the pace that was measured, is refused at once."""
+
+
+class House(Section, frozen=True, kw_only=True):
+    """What commands may name, beside what other programs register. "kitchen lamp|big light" is one thing of two names;
+    the first is what whoever carries out the command is told."""
+
+    names: tuple[str, ...] = ()
+    """Of devices."""
+    areas: tuple[str, ...] = ()
+    """Of rooms."""
+    floors: tuple[str, ...] = ()
 
 
 class Wyoming(Section, frozen=True, kw_only=True):

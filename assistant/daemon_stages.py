@@ -16,8 +16,9 @@ from typing import Any
 
 import msgspec
 
-from assistant import paths, skills
+from assistant import paths
 from assistant.config import Config
+from assistant.daemon_intents import intent_spec
 from assistant.daemon_remote import Pauses, is_remote, local_config, remote_spec
 from assistant.errors import ConfigError, ModelError, RemoteFailed, StageError, UsageError
 from assistant.machine import usable_cpus
@@ -233,14 +234,7 @@ def stage_spec(
     if engine in REMOTE:
         return remote_spec(stage, settings, common)
     if stage is Stage.INTENT:
-        understood: dict[str, Any] = {"language": settings.language, "intents": list(skills.handled_intents())}
-        if beyond.intents:  # nothing else changes what was measured of a house without such programs
-            names = {kind: list(values) for kind, values in beyond.names.items()}
-            understood |= {"beyond": list(beyond.intents), "names": names}
-        return StageSpec(
-            **common, model=settings.language, model_dir=paths.data_file(""), digest="", weight_bytes=0, threads=1,
-            options=understood,
-        )  # fmt: skip
+        return intent_spec(config, beyond, common)
     model = store.open(settings.model)
     if (model.stage, model.engine) != (stage, engine):
         raise ConfigError(

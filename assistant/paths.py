@@ -84,6 +84,11 @@ def keys_dir(configured: str = "") -> Path:
     return Path(configured).expanduser() if configured else _xdg("XDG_CONFIG_HOME", ".config") / "keys"
 
 
+def sentences_dirs() -> list[Path]:
+    """Where the user keeps sentences of his own, in a folder for each language; lowest precedence first."""
+    return [path.with_name("intents") for path in config_files()]
+
+
 def data_file(name: str) -> Path:
     """A file that ships inside the package."""
     return _PACKAGE / "data" / name

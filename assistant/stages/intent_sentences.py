@@ -29,7 +29,7 @@ _MERGED = ("lists", "expansion_rules")
 
 def known_language(wanted: str) -> str:
     """As Home Assistant writes it. Raises `ConfigError` for a language that has no sentences."""
-    known = set(home_assistant_intents.get_languages())
+    known: set[str] = set(home_assistant_intents.get_languages())
     plain = wanted.replace("_", "-")
     for name in (wanted, plain, plain.partition("-")[0], *(n for n in sorted(known) if n.startswith(plain + "-"))):
         if name in known:

@@ -13,6 +13,7 @@ ENGINES: dict[tuple[Stage, str], str] = {
     (Stage.ASR, "vosk"): "assistant.stages.asr_vosk:VoskAsr",
     (Stage.ASR, "whisper"): "assistant.stages.asr_whisper:WhisperAsr",
     (Stage.ASR, "wyoming"): "assistant.stages.asr_wyoming:WyomingAsr",
+    (Stage.INTENT, "classifier"): "assistant.stages.intent_classifier:ClassifierIntent",
     (Stage.INTENT, "templates"): "assistant.stages.intent_templates:TemplateIntent",
     (Stage.LLM, "mnn"): "assistant.stages.llm_mnn:MnnLlm",
     (Stage.LLM, "openai"): "assistant.stages.llm_openai:OpenAiLlm",

@@ -1,0 +1,48 @@
+"""What the intent stage is made of: the settings, the user's own sentences, and what other programs handle.
+
+Part of the composition root. Starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from assistant import paths
+from assistant.config import Config
+from assistant.messages import Stage
+from assistant.nlu.vocabulary import INTENTS
+from assistant.query import Understood
+from assistant.stages.supervisor import StageSpec
+
+MODEL = "intents-en"
+"""The encoder that ships with us."""
+
+
+def intent_spec(config: Config, beyond: Understood, common: Mapping[str, Any]) -> StageSpec:
+    """`beyond`: what other programs handle; `common`: what all stages are told."""
+    settings, house = config.stages.intent, config.house
+    options: dict[str, Any] = {
+        "language": settings.language,
+        "intents": sorted({*INTENTS, *beyond.intents}),
+    }
+    known = {"name": house.names, "area": house.areas, "floor": house.floors}
+    kinds = [kind for kind in (*known, *beyond.names) if known.get(kind) or beyond.names.get(kind)]
+    # nothing else changes what was measured of a house without names
+    if kinds:
+        options["names"] = {
+            kind: list(dict.fromkeys((*known.get(kind, ()), *beyond.names.get(kind, ()))))
+            for kind in sorted(set(kinds))
+        }
+    folders = [str(folder) for folder in paths.sentences_dirs() if folder.is_dir()]
+    if folders:
+        options["folders"] = folders
+    folder = paths.data_file(MODEL)
+    if settings.engine == "classifier" and settings.threshold:
+        options["threshold"] = settings.threshold
+    return StageSpec(
+        **common, model=settings.language, model_dir=folder if settings.engine == "classifier" else paths.data_file(""),
+        digest="", weight_bytes=0, threads=1, options=options,
+    )  # fmt: skip

@@ -1,0 +1,128 @@
+"""What people mean, exactly or in their own words: templates first, then a small encoder. Imported by the worker alone.
+
+A template decides when it fits word for word. Where some of its words may be anything ("play ..."), and where none
+fits, the encoder says what is meant; slots then come from the same sentence. Phrases that the user gave as examples of
+his own intents are compared in the encoder's space. Languages that the encoder does not know have templates alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from assistant.errors import AssistantError
+from assistant.messages import IntentMatch, IntentRequest
+from assistant.nlu import compound
+from assistant.nlu.house import House
+from assistant.nlu.slots import answer_to, slots_of
+from assistant.stages.base import EngineConfig, EngineInfo
+from assistant.stages.intent_encoder import Prototypes, SentenceClassifier
+from assistant.stages.intent_templates import MAX_LENGTH, MAX_WORDS, Options, Templates, options_of
+
+ENGLISH = "en"
+CONTRADICTED = 0.7
+"""So sure the encoder must be that something else is meant, to overrule a template in which words may be anything."""
+
+
+class ClassifierOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    threshold: float = 0.0
+    """Of the score, from which on a sentence is a command; 0 = as the model was made."""
+
+
+@dataclass(slots=True)
+class _Loaded:
+    templates: Templates
+    house: House
+    encoder: SentenceClassifier | None
+    own: Prototypes | None
+    """Of the user's intents with examples."""
+
+
+class ClassifierIntent:
+    """`IntentRequest` -> one `IntentMatch` for each request of the sentence."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._config = config
+        self._options = options_of(config, ClassifierOptions)
+        self._loaded: _Loaded | None = None
+        self._notes: list[str] = []
+
+    @property
+    def info(self) -> EngineInfo:
+        return EngineInfo(name="classifier", model=self._config.model, notes=tuple(self._notes))
+
+    def load(self) -> None:
+        """Raises `ConfigError` for a language that has no sentences, `ModelError` for a damaged encoder."""
+        templates = Templates(self._options)
+        self._notes = list(templates.notes)
+        encoder = own = None
+        if templates.language == ENGLISH:
+            encoder = SentenceClassifier.load(self._config.model_dir)
+            own = self._own(encoder, templates)
+        elif templates.examples:
+            self._notes.append(f"examples of intents are for English; {templates.language!r} has its templates alone")
+        self._loaded = _Loaded(templates, House.of(self._options.names), encoder, own)
+
+    def _own(self, encoder: SentenceClassifier, templates: Templates) -> Prototypes | None:
+        if not templates.examples:
+            return None
+        own = Prototypes(encoder)
+        for name, phrases in templates.examples.items():
+            try:
+                own.add(name, phrases)
+            except AssistantError as error:
+                self._notes.append(f"intent {name}: {error.message}")
+        return own
+
+    def run(self, request: IntentRequest) -> Iterator[IntentMatch]:
+        loaded = self._loaded
+        assert loaded is not None, "load comes first"
+        completed = self._completed(request, loaded)
+        if completed is not None:
+            yield completed
+        else:
+            yield from compound.requests(request.text, self._meant, loaded.templates.language)
+
+    def close(self) -> None:
+        self._loaded = None
+
+    def _completed(self, request: IntentRequest, loaded: _Loaded) -> IntentMatch | None:
+        """The command that was asked back about, with what it lacked; None when the user says something else."""
+        pending = request.pending
+        if pending is None or not pending.name or not request.wanted:
+            return None
+        exact = loaded.templates.match(request.text)
+        if exact.score >= 1 and exact.name != pending.name:
+            return None
+        found = answer_to(pending.name, request.wanted, request.text, loaded.house)
+        if not found:
+            return None
+        return IntentMatch(
+            name=pending.name,
+            score=pending.score,
+            slots={**pending.slots, **found},
+            source=pending.source,
+            text=f"{pending.text} {request.text}".strip(),
+        )
+
+    def _meant(self, text: str) -> IntentMatch:
+        """By a sentence that is one request."""
+        loaded = self._loaded
+        assert loaded is not None, "load comes first"
+        match = loaded.templates.match(text)
+        if match.score >= 1 or loaded.encoder is None:
+            return match
+        if not 0 < len(text.split()) <= MAX_WORDS or len(text) > MAX_LENGTH:
+            return match
+        found = loaded.encoder.classify(text)
+        own_name, own_score = loaded.own.nearest(text) if loaded.own is not None else (None, 0.0)
+        if own_name is not None and found.name is None and match.name is None:
+            return IntentMatch(name=own_name, score=own_score, source="classifier", text=text)
+        if match.name is not None:
+            other, sure = found.ranking[0]
+            if other == match.name or sure < CONTRADICTED:
+                return match
+        if found.name is None or found.score < self._options.threshold:
+            return IntentMatch(name=None, text=text)
+        slots = slots_of(found.name, text, loaded.house)
+        return IntentMatch(name=found.name, score=min(found.score, 0.99), slots=slots, source="classifier", text=text)
