@@ -1,0 +1,129 @@
+"""What differs between languages in numbers and durations, as tables. Another language is another table: `register`.
+
+Pure; imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+HOUR, MINUTE, SECOND = 3600, 60, 1
+DAY, WEEK = 24 * HOUR, 7 * 24 * HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """The words of one language; all lower case, without accents lost."""
+
+    small: Mapping[str, int]
+    """0 to 99, as far as one word says it ("twenty", "dreiundzwanzig")."""
+    hundred: frozenset[str] = frozenset()
+    powers: Mapping[str, int] = field(default_factory=dict)
+    """thousand, million: what stands before them multiplies."""
+    a: frozenset[str] = frozenset()
+    """Says "one" before a unit or a power only."""
+    join: frozenset[str] = frozenset()
+    minus: frozenset[str] = frozenset()
+    point: frozenset[str] = frozenset()
+    zero_digit: frozenset[str] = frozenset()
+    """Inside of a spelled number: "one oh five"."""
+    fractions: Mapping[str, float] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """a dozen, a couple: numbers that behave like nouns."""
+    of: frozenset[str] = frozenset()
+    more: frozenset[str] = frozenset()
+    """Stands between a number and its unit: "five more minutes"."""
+    units: Mapping[str, int] = field(default_factory=dict)
+    """Of time, in seconds."""
+    percent: frozenset[str] = frozenset({"%"})
+    articles: frozenset[str] = frozenset()
+    misheard: Mapping[str, int] = field(default_factory=dict)
+    """What a recogniser writes for a number before a unit of time: "for minutes"."""
+
+
+_ONES = ("zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+         " eighteen nineteen").split()  # fmt: skip
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+
+ENGLISH = Language(
+    small={
+        **{word: value for value, word in enumerate(_ONES)},
+        **{word: 10 * value for value, word in enumerate(_TENS, 2)},
+        "fourty": 40,
+        "nought": 0,
+        "fiveteen": 15,
+    },
+    hundred=frozenset({"hundred"}),
+    powers={"thousand": 1000, "million": 1_000_000},
+    a=frozenset({"a", "an"}),
+    join=frozenset({"and", "n"}),
+    minus=frozenset({"minus", "negative"}),
+    point=frozenset({"point", "dot"}),
+    zero_digit=frozenset({"oh", "o"}),
+    fractions={"half": 1 / 2, "halves": 1 / 2, "quarter": 1 / 4, "quarters": 1 / 4, "third": 1 / 3, "thirds": 1 / 3},
+    counts={"dozen": 12, "couple": 2},
+    of=frozenset({"of"}),
+    more=frozenset(
+        {"more", "extra", "additional", "further", "full", "whole", "little", "short", "entire", "other", "wee", "fewer"}
+        | {"less", "quick", "solid"}
+    ),
+    units={
+        **dict.fromkeys(("hour", "hours", "hr", "hrs", "h", "our", "ours", "hour's"), HOUR),
+        **dict.fromkeys(("minute", "minutes", "min", "mins", "m", "minuet", "minuets", "minit", "minits", "minnits"), MINUTE),
+        **dict.fromkeys(("minute's", "minutes'"), MINUTE),
+        **dict.fromkeys(("second", "seconds", "sec", "secs", "s"), SECOND),
+        **dict.fromkeys(("day", "days"), DAY),
+        **dict.fromkeys(("week", "weeks"), WEEK),
+    },
+    percent=frozenset({"%", "percent", "percents", "pct"}),
+    articles=frozenset({"a", "an", "the", "my", "our", "that", "this", "your", "those", "these", "some"}),
+    misheard={"to": 2, "too": 2, "for": 4, "fore": 4, "ate": 8, "won": 1, "tree": 3, "sex": 6, "tin": 10, "sicks": 6},
+)  # fmt: skip
+
+_EINS = ("null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn"
+         " achtzehn neunzehn").split()  # fmt: skip
+_ZEHNER = "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
+
+GERMAN = Language(
+    small={
+        **{word: value for value, word in enumerate(_EINS)},
+        "zwo": 2,
+        **{word: 10 * value for value, word in enumerate(_ZEHNER, 2)},
+        **{
+            f"{one.removesuffix('s') if one == 'eins' else one}und{ten}": 10 * tens + ones
+            for tens, ten in enumerate(_ZEHNER, 2)
+            for ones, one in enumerate(_EINS[1:10], 1)
+        },
+    },
+    hundred=frozenset({"hundert"}),
+    powers={"tausend": 1000},
+    a=frozenset({"ein", "eine", "einen", "einer", "einem"}),
+    join=frozenset({"und"}),
+    minus=frozenset({"minus"}),
+    point=frozenset({"komma"}),
+    fractions={"halbe": 1 / 2, "halben": 1 / 2, "viertel": 1 / 4},
+    more=frozenset({"weitere", "mehr"}),
+    units={
+        **dict.fromkeys(("stunde", "stunden", "std"), HOUR),
+        **dict.fromkeys(("minute", "minuten", "min"), MINUTE),
+        **dict.fromkeys(("sekunde", "sekunden", "sek"), SECOND),
+        **dict.fromkeys(("tag", "tage", "tagen"), DAY),
+        "viertelstunde": HOUR // 4,
+    },
+    percent=frozenset({"%", "prozent"}),
+    articles=frozenset({"der", "die", "das", "den", "dem", "ein", "eine", "einen", "mein", "meine", "meinen"}),
+)
+
+_DIGITS_ALONE = Language(small={}, units={"h": HOUR, "min": MINUTE, "s": SECOND})
+_LANGUAGES = {"en": ENGLISH, "de": GERMAN}
+
+
+def register(code: str, language: Language) -> None:
+    """For a file that adds a language; `code` as in "en"."""
+    _LANGUAGES[code] = language
+
+
+def language_of(code: str) -> Language:
+    """Of "de-AT", German; of a language without a table, one that reads digits alone."""
+    return _LANGUAGES.get(code.partition("-")[0].partition("_")[0].lower(), _DIGITS_ALONE)
