@@ -33,7 +33,7 @@ from assistant.messages import (
     Stage,
 )
 from assistant.pipeline_fallback import Fallback, Instead
-from assistant.pipeline_handled import local_reply
+from assistant.pipeline_handled import Done, Missing, carry_out
 from assistant.pipeline_hear import Listener
 from assistant.pipeline_llm import CUT, LlmSettings, heard, llm_figures, request_of
 from assistant.pipeline_run import Run, ms_since
@@ -49,6 +49,7 @@ from assistant.query import (
     checked_text,
 )
 from assistant.sentences import SentenceSplitter
+from assistant.skills import Context
 from assistant.stages.supervisor import Supervisor
 from assistant.tasks import both
 
@@ -63,19 +64,20 @@ class Pipeline:
         conversations: Conversations | None = None,
         emergency: Callable[[Supervisor], bool] = lambda supervisor: False,
         handlers: IntentHandlers | None = None,
+        context: Callable[..., Context] = Context,
         instead: Instead = lambda failed, error: None,
         emit: Emit = lambda name, data: None,
         now: Callable[[], datetime] = datetime.now,
         lease_deadline_s: float = 30,
     ) -> None:
         """`stages` gives the supervisor of a stage, or raises `ModelError` when its model cannot be used. `emergency`:
-        whether an LLM has a graph that leaves layers out. `handlers`: other programs that carry out intents. `instead`:
-        see `pipeline_fallback`."""
+        whether an LLM has a graph that leaves layers out. `handlers`: other programs that carry out intents. `context`:
+        makes what skills are given of what a query has. `instead`: see `pipeline_fallback`."""
         self._memory = memory
         self._stages = stages
         self._llm = llm
         self._conversations = Conversations() if conversations is None else conversations
-        self._emergency, self._handlers = emergency, handlers
+        self._emergency, self._handlers, self._context = emergency, handlers, context
         self._at_llm, self._in_conversation = Line(llm.slots), Line()
         self._emit = emit
         self._fallback = Fallback(instead, emit)
@@ -164,17 +166,31 @@ class Pipeline:
             run.transcript = checked_text(run.query.text or "")
             self._ahead(run, Stage.LLM)
         match = await self._recognise(run, journey)
-        reply, failed = await local_reply(match, run, self._handlers, self._now())
-        if reply is not None:
-            run.reply = reply
+        done = await self._carried_out(match, run)
+        if done.reply is not None:
+            run.reply = done.reply
             journey.reached(Stage.LLM)  # and passed by
             if run.query.sink is not None:
                 await self._sayer.whole(run, run.query.sink, journey)
-            if failed is not None:
-                raise failed
+            if done.error is not None:
+                raise done.error
             return True
         await self._generate_and_speak(run, run.query.sink, journey)
         return False
+
+    async def _carried_out(self, match: IntentMatch, run: Run) -> Done:
+        replies = [turn.content for turn in run.history if turn.role == "assistant"]
+        context = self._context(
+            now=self._now(),
+            last_reply=replies[-1] if replies else "",
+            others=self._handlers.understood.intents if self._handlers is not None else (),
+            query_id=run.query.id,
+            said=run.transcript,
+        )
+        try:
+            return await carry_out(match, context, self._handlers)
+        except Missing as missing:
+            return Done(missing.question)
 
     # --- understanding ----------------------------------------------------------------------------------------------
     async def _recognise(self, run: Run, journey: Journey) -> IntentMatch:

@@ -34,7 +34,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "model_store": ("closing", "errors", "messages", "paths", "model_store"),
     "audio": ("closing", "errors", "messages", "audio"),
     "nlu": ("nlu", "messages", "errors"),
-    "skills": ("skills", "messages", "errors"),
+    "skills": ("skills", "messages", "errors", "tasks"),
     "stages.base": ("messages",),
     "stages.placement": ("machine", "messages"),
     "stages.channel": ("errors", "messages", "stages.base", "stages.placement"),

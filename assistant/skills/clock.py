@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from assistant.skills.context import Context
 from assistant.skills.registry import Slots, skill
 
 # not strftime: its names follow the process's locale, these sentences are English
@@ -19,19 +20,19 @@ _OTHER_DAYS = {
 
 
 @skill("HassGetCurrentTime")
-def current_time(slots: Slots, now: datetime) -> str:
+async def current_time(slots: Slots, context: Context) -> str:
     """ "It is 8:05 PM." """
     del slots
-    return f"It is {_time(now)}."
+    return f"It is {_time(context.now)}."
 
 
 @skill("HassGetCurrentDate")
-def current_date(slots: Slots, now: datetime) -> str:
+async def current_date(slots: Slots, context: Context) -> str:
     """ "Today is Sunday, November 29."
 
     With the slot `part`: the `month` or the `year` alone, or the `time` too. With `offset_days`: another day's.
     """
-    offset = slots.get("offset_days")
+    offset, now = slots.get("offset_days"), context.now
     if isinstance(offset, int) and offset in _OTHER_DAYS:
         return f"{_OTHER_DAYS[offset]} {_day(now + timedelta(days=offset))}."
     month = _MONTHS[now.month - 1]

@@ -1,0 +1,188 @@
+"""The shopping list, and its file. Imports the room.
+
+The file is read and written anew for every change, under a lock: a query without a daemon may change it beside one.
+A disk that stands still is an error after `DISK_S`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import functools
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from assistant.skills import words
+from assistant.skills.context import Context, TooMany
+from assistant.skills.registry import Missing, Slots, skill
+from assistant.skills.state_file import StateFile
+from assistant.tasks import in_own_thread
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+DISK_S = 5.0
+MOST_ITEMS = 200
+MOST_LENGTH = 120
+"""Characters of one item."""
+_MOST_SAID = 12
+NO_LIST = "The shopping list cannot be kept here."
+_UNREADABLE = "The shopping list cannot be read or written; the disk may be full."
+
+
+class FileList:
+    """A `ShoppingList` in a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = StateFile(path)
+
+    async def items(self) -> tuple[str, ...]:
+        return await _soon(lambda: tuple(self._file.load(_read) or ()))
+
+    async def add(self, item: str) -> bool:
+        def change(items: list[str]) -> bool:
+            if any(words.folded(item) == words.folded(one) for one in items):
+                return False
+            if len(items) >= MOST_ITEMS:
+                raise TooMany
+            items.append(item)
+            return True
+
+        return await _soon(functools.partial(self._changed, change))
+
+    async def complete(self, item: str) -> str | None:
+        def change(items: list[str]) -> str | None:
+            found = _found(items, item)
+            if found is not None:
+                items.remove(found)
+            return found
+
+        return await _soon(functools.partial(self._changed, change))
+
+    async def clear(self) -> int:
+        def change(items: list[str]) -> int:
+            count = len(items)
+            items.clear()
+            return count
+
+        return await _soon(functools.partial(self._changed, change))
+
+    def _changed(self, change: Callable[[list[str]], T]) -> T:
+        with self._locked():
+            before = list(self._file.load(_read) or ())
+            after = list(before)
+            result = change(after)
+            if after != before:
+                self._file.save({"version": 1, "items": after})
+            return result
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self._file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(self._file.path.with_name(f".{self._file.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+
+async def _soon(work: Callable[[], T]) -> T:
+    """In a thread. Raises `OSError` (`TimeoutError` is one)."""
+    async with asyncio.timeout(DISK_S):
+        return await in_own_thread(work)
+
+
+def _read(data: Any) -> list[str]:
+    """Raises `ValueError`."""
+    items = data.get("items") if isinstance(data, dict) and data.get("version") == 1 else None
+    if not isinstance(items, list) or not all(isinstance(item, str) for item in items) or len(items) > MOST_ITEMS:
+        raise ValueError("it holds no shopping list")
+    return items
+
+
+def _found(items: list[str], item: str) -> str | None:
+    """The same words, else the only item that they are a part of."""
+    wanted = words.folded(item)
+    exact = [one for one in items if words.folded(one) == wanted]
+    if exact:
+        return exact[0]
+    said, partly = set(wanted.split()), []
+    for one in items:
+        has = set(words.folded(one).split())
+        if said and has and (said <= has or has <= said):
+            partly.append(one)
+    return partly[0] if len(partly) == 1 else None
+
+
+@skill("HassShoppingListAddItem")
+async def add(slots: Slots, context: Context) -> str:
+    """ "Milk is on your shopping list." """
+    item = words.text(slots, "item", MOST_LENGTH)
+    if context.shopping is None:
+        return NO_LIST
+    if not item:
+        raise Missing("item", "What shall I put on the list?")
+    try:
+        fresh = await context.shopping.add(item)
+    except TooMany:
+        return f"There are {MOST_ITEMS} things on your shopping list already."
+    except OSError as error:
+        return _wrong(error)
+    many = "are" if " and " in item else "is"
+    return f"{item[:1].upper()}{item[1:]} {many} on your shopping list{'' if fresh else ' already'}."
+
+
+@skill("HassShoppingListCompleteItem")
+async def complete(slots: Slots, context: Context) -> str:
+    """ "Took milk off your shopping list." """
+    item = words.text(slots, "item", MOST_LENGTH)
+    if context.shopping is None:
+        return NO_LIST
+    if not item:
+        raise Missing("item", "What shall I take off the list?")
+    try:
+        found = await context.shopping.complete(item)
+    except OSError as error:
+        return _wrong(error)
+    return f"Took {found} off your shopping list." if found else f"There is no {item} on your shopping list."
+
+
+@skill("AssistantShoppingListRead")
+async def read(slots: Slots, context: Context) -> str:
+    """ "On your shopping list: milk, eggs and bread." """
+    del slots
+    if context.shopping is None:
+        return NO_LIST
+    try:
+        items = await context.shopping.items()
+    except OSError as error:
+        return _wrong(error)
+    if not items:
+        return "Your shopping list is empty."
+    more = len(items) - _MOST_SAID
+    said = [*items[:_MOST_SAID], f"{more} more"] if more > 1 else items
+    return f"On your shopping list: {words.listed(said)}."
+
+
+@skill("AssistantShoppingListClear", confirm="Shall I really clear the whole shopping list?")
+async def clear(slots: Slots, context: Context) -> str:
+    """ "Your shopping list is empty now." """
+    del slots
+    if context.shopping is None:
+        return NO_LIST
+    try:
+        count = await context.shopping.clear()
+    except OSError as error:
+        return _wrong(error)
+    return "Your shopping list is empty now." if count else "Your shopping list was empty already."
+
+
+def _wrong(error: OSError) -> str:
+    log.error("the shopping list: %s", error)
+    return _UNREADABLE
