@@ -5,9 +5,9 @@ Whoever registered the intent was asked before (`pipeline_handled`). Imports the
 
 from __future__ import annotations
 
-from assistant.skills import words
 from assistant.skills.context import Context
 from assistant.skills.registry import Skill, Slots, skill
+from assistant.skills.words import folded, text
 
 OWN_NAMES = frozenset({"", "assistant", "you", "your", "yourself", "volume", "sound", "speaker", "your voice"})
 """Names of a device that are we ourselves."""
@@ -24,8 +24,8 @@ def nobody(does: str) -> str:
 
 def elsewhere(slots: Slots) -> str:
     """Which device or room other than ours is named: "the tv", "the kitchen"; "" = none."""
-    name, area = words.text(slots, "name"), words.text(slots, "area")
-    if words.folded(name) not in OWN_NAMES:
+    name, area = text(slots, "name"), text(slots, "area")
+    if folded(name) not in OWN_NAMES:
         return _the(name)
     return _the(area) if area else ""
 
@@ -64,6 +64,6 @@ async def state(slots: Slots, context: Context) -> str:
 
 def _device(slots: Slots) -> str:
     """As far as it was said: "the kettle", "lights"."""
-    if name := words.text(slots, "name"):
+    if name := text(slots, "name"):
         return _the(name)
-    return _KINDS.get(words.text(slots, "domain"), "devices")
+    return _KINDS.get(text(slots, "domain"), "devices")

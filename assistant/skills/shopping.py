@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from assistant.skills import words
 from assistant.skills.context import Context, TooMany
 from assistant.skills.registry import Missing, Slots, skill
 from assistant.skills.state_file import StateFile
+from assistant.skills.words import folded, listed, text
 from assistant.tasks import in_own_thread
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class FileList:
 
     async def add(self, item: str) -> bool:
         def change(items: list[str]) -> bool:
-            if any(words.folded(item) == words.folded(one) for one in items):
+            if any(folded(item) == folded(one) for one in items):
                 return False
             if len(items) >= MOST_ITEMS:
                 raise TooMany
@@ -108,13 +108,13 @@ def _read(data: Any) -> list[str]:
 
 def _found(items: list[str], item: str) -> str | None:
     """The same words, else the only item that they are a part of."""
-    wanted = words.folded(item)
-    exact = [one for one in items if words.folded(one) == wanted]
+    wanted = folded(item)
+    exact = [one for one in items if folded(one) == wanted]
     if exact:
         return exact[0]
     said, partly = set(wanted.split()), []
     for one in items:
-        has = set(words.folded(one).split())
+        has = set(folded(one).split())
         if said and has and (said <= has or has <= said):
             partly.append(one)
     return partly[0] if len(partly) == 1 else None
@@ -123,7 +123,7 @@ def _found(items: list[str], item: str) -> str | None:
 @skill("HassShoppingListAddItem")
 async def add(slots: Slots, context: Context) -> str:
     """ "Milk is on your shopping list." """
-    item = words.text(slots, "item", MOST_LENGTH)
+    item = text(slots, "item", MOST_LENGTH)
     if context.shopping is None:
         return NO_LIST
     if not item:
@@ -141,7 +141,7 @@ async def add(slots: Slots, context: Context) -> str:
 @skill("HassShoppingListCompleteItem")
 async def complete(slots: Slots, context: Context) -> str:
     """ "Took milk off your shopping list." """
-    item = words.text(slots, "item", MOST_LENGTH)
+    item = text(slots, "item", MOST_LENGTH)
     if context.shopping is None:
         return NO_LIST
     if not item:
@@ -167,7 +167,7 @@ async def read(slots: Slots, context: Context) -> str:
         return "Your shopping list is empty."
     more = len(items) - _MOST_SAID
     said = [*items[:_MOST_SAID], f"{more} more"] if more > 1 else items
-    return f"On your shopping list: {words.listed(said)}."
+    return f"On your shopping list: {listed(said)}."
 
 
 @skill("AssistantShoppingListClear", confirm="Shall I really clear the whole shopping list?")

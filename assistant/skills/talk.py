@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from assistant.skills import words
 from assistant.skills.context import Context
 from assistant.skills.registry import Slots, handled_intents, skill
 from assistant.skills.timers import silenced
+from assistant.skills.words import listed
 
 _OTHERS = {
     "control lights": ("HassLightSet",),
@@ -40,7 +40,7 @@ async def repeat(slots: Slots, context: Context) -> str:
 async def help(slots: Slots, context: Context) -> str:
     """What works just now, and nothing else."""
     del slots
-    return f"I can {words.listed([*_ours(context), *_others(context)])}. Anything else I try to answer myself."
+    return f"I can {listed([*_ours(context), *_others(context)])}. Anything else I try to answer myself."
 
 
 def _ours(context: Context) -> list[str]:

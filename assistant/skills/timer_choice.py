@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from assistant.messages_timers import TimerStatus
-from assistant.skills import words
+from assistant.skills.words import ago, duration, folded, listed, rough, seconds_of, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ def choose(timers: Sequence[TimerStatus], slots: Mapping[str, object], *, states
     """
     if not timers:
         return Choice(None, refusal="There is no timer.")
-    name, length = words.text(slots, "name"), words.seconds_of(slots, "start_")
+    name, length = text(slots, "name"), seconds_of(slots, "start_")
     found = list(timers)
     if name:
         found = _named(found, name)
@@ -35,7 +35,7 @@ def choose(timers: Sequence[TimerStatus], slots: Mapping[str, object], *, states
     if length is not None:
         of_length = [timer for timer in found or timers if abs(timer.total_s - length) < 1]
         if not of_length and not (name and found):
-            return Choice(None, refusal=f"There is no timer of {words.duration(length)}.{_there_is(timers)}")
+            return Choice(None, refusal=f"There is no timer of {duration(length)}.{_there_is(timers)}")
         found = of_length or found
     preferred = [timer for timer in found if timer.state in states] or found
     return Choice(preferred[0], tuple(preferred[1:]))
@@ -43,14 +43,14 @@ def choose(timers: Sequence[TimerStatus], slots: Mapping[str, object], *, states
 
 def _named(timers: Sequence[TimerStatus], name: str) -> list[TimerStatus]:
     """Of this name, or else with a name of which these are some words, or the other way round."""
-    wanted = words.folded(name)
-    exact = [timer for timer in timers if timer.name and words.folded(timer.name) == wanted]
+    wanted = folded(name)
+    exact = [timer for timer in timers if timer.name and folded(timer.name) == wanted]
     if exact or not wanted:
         return exact or [timer for timer in timers if timer.name.casefold() == name.casefold()]
     said = set(wanted.split())
     partly = []
     for timer in timers:
-        has = set(words.folded(timer.name).split())
+        has = set(folded(timer.name).split())
         if has and (said <= has or has <= said):
             partly.append(timer)
     return partly
@@ -71,20 +71,20 @@ def called(timer: TimerStatus) -> str:
             return f"{round(timer.total_s / size)} {unit} timer"
     if timer.total_s < 60:
         return f"{round(timer.total_s)} second timer"
-    return f"timer of {words.duration(timer.total_s)}"
+    return f"timer of {duration(timer.total_s)}"
 
 
 def left(timer: TimerStatus) -> str:
     """ "3 minutes left", "ended 2 minutes ago"."""
     if timer.state == "ringing":
-        return f"ended {words.ago(-timer.left_s)}" if timer.left_s < -1 else "is ringing"
-    return f"{words.rough(timer.left_s)} left"
+        return f"ended {ago(-timer.left_s)}" if timer.left_s < -1 else "is ringing"
+    return f"{rough(timer.left_s)} left"
 
 
 def finished(timer: TimerStatus) -> str:
     """What is said when it rings: "Your pasta timer is done." """
     if timer.left_s <= -LATE_S:
-        return f"Your {called(timer)} ended {words.ago(-timer.left_s)}."
+        return f"Your {called(timer)} ended {ago(-timer.left_s)}."
     return f"Your {called(timer)} is done."
 
 
@@ -95,4 +95,4 @@ LATE_S = 10.0
 def _there_is(timers: Sequence[TimerStatus]) -> str:
     names = [f"the {called(timer)}" for timer in timers[:4]]
     more = len(timers) - len(names)
-    return f" There {'is' if len(timers) == 1 else 'are'} {words.listed([*names, f'{more} more'] if more else names)}."
+    return f" There {'is' if len(timers) == 1 else 'are'} {listed([*names, f'{more} more'] if more else names)}."

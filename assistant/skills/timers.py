@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from assistant.messages_timers import TimerStatus
-from assistant.skills import words
 from assistant.skills.context import Context, Kept, Timers, TooMany
 from assistant.skills.registry import Missing, Slots, skill
 from assistant.skills.timer_book import LEAST_S, MOST_S, MOST_TIMERS
 from assistant.skills.timer_choice import Choice, called, choose, left, spoken_name
+from assistant.skills.words import duration, folded, listed, seconds_of, text
 
 NOT_RUNNING = "Timers need the running assistant; start it with 'assistant run'."
 _NOT_KEPT = " It will not survive a restart, because the disk cannot be written."
-_MOST = f"the longest that I can count is {words.duration(MOST_S)}"
+_MOST = f"the longest that I can count is {duration(MOST_S)}"
 _ORDINALS = ("", "Second ", "Third ", "Fourth ", "Fifth ")
 
 
@@ -20,22 +20,22 @@ async def start(slots: Slots, context: Context) -> str:
     """ "Pasta timer set for 10 minutes." """
     if context.timers is None:
         return NOT_RUNNING
-    seconds = words.seconds_of(slots)
+    seconds = seconds_of(slots)
     if seconds is None:
         raise Missing("duration", "For how long?")
     if seconds < LEAST_S:
         return "A timer needs at least 1 second; nothing was set."
     if seconds > MOST_S:
         return f"That is too long for a timer; {_MOST}."
-    name = spoken_name(words.text(slots, "name"))
-    alike = sum(bool(name) and words.folded(one.name) == words.folded(name) for one in context.timers.all())
+    name = spoken_name(text(slots, "name"))
+    alike = sum(bool(name) and folded(one.name) == folded(name) for one in context.timers.all())
     try:
         timer, kept = await context.timers.start(name, seconds)
     except TooMany:
         return f"There are {MOST_TIMERS} timers already; cancel one first."
     number = _ORDINALS[alike] if alike < len(_ORDINALS) else "Another "
     what = f"{number}{name} timer" if name else "Timer"
-    return f"{what[:1].upper()}{what[1:]} set for {words.duration(timer.total_s)}." + _unless(kept)
+    return f"{what[:1].upper()}{what[1:]} set for {duration(timer.total_s)}." + _unless(kept)
 
 
 @skill("HassIncreaseTimer")
@@ -55,7 +55,7 @@ async def _change(slots: Slots, context: Context, sign: int) -> str:
     choice = choose(context.timers.all(), slots, states=("running", "paused", "ringing"))
     if choice.timer is None:
         return choice.refusal
-    seconds, timer = words.seconds_of(slots), choice.timer
+    seconds, timer = seconds_of(slots), choice.timer
     if seconds is None:
         raise Missing("duration", f"How much time shall I {'add' if sign > 0 else 'take off'}?")
     if seconds < LEAST_S:
@@ -69,7 +69,7 @@ async def _change(slots: Slots, context: Context, sign: int) -> str:
     changed = await _on(context.timers.add(timer.id, sign * seconds))
     if changed is None:
         return _gone(timer)
-    done = f"Added {words.duration(seconds)} to" if sign > 0 else f"Took {words.duration(seconds)} off"
+    done = f"Added {duration(seconds)} to" if sign > 0 else f"Took {duration(seconds)} off"
     return f"{done} the {called(timer)}; {left(changed.timer)}.{_rest(choice)}" + _unless(changed.kept)
 
 
@@ -121,7 +121,7 @@ async def status(slots: Slots, context: Context) -> str:
         return f"The {called(meant[0])} {_has(meant[0])}."
     told = [f"the {called(timer)} {_has(timer)}" for timer in meant[:5]]
     more = [f"{len(meant) - 5} more are behind them"] if len(meant) > 5 else []
-    return f"There are {len(meant)} timers: {words.listed([*told, *more])}."
+    return f"There are {len(meant)} timers: {listed([*told, *more])}."
 
 
 @skill("HassCancelTimer")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from assistant.skills import house, words
 from assistant.skills.context import Context
+from assistant.skills.house import elsewhere, nobody
 from assistant.skills.registry import Missing, Slots, skill
+from assistant.skills.words import number
 
 STEP = 10.0
 """Percent points of "louder"."""
@@ -14,11 +15,11 @@ NO_SPEAKER = "I have no speaker here, so there is no volume to change."
 @skill("HassSetVolume")
 async def set_volume(slots: Slots, context: Context) -> str:
     """ "Volume 40 percent." """
-    if elsewhere := house.elsewhere(slots):
-        return house.nobody(f"controls the volume of {elsewhere}")
+    if device := elsewhere(slots):
+        return nobody(f"controls the volume of {device}")
     if context.speaker is None:
         return NO_SPEAKER
-    level = words.number(slots, "volume_level")
+    level = number(slots, "volume_level")
     if level is None:
         raise Missing("volume_level", "How loud, from 0 to 100?")
     if not 0 <= level <= 100:
@@ -30,12 +31,12 @@ async def set_volume(slots: Slots, context: Context) -> str:
 @skill("HassSetVolumeRelative")
 async def change_volume(slots: Slots, context: Context) -> str:
     """ "Volume 50 percent." `volume_step`: up, down, or percent points."""
-    if elsewhere := house.elsewhere(slots):
-        return house.nobody(f"controls the volume of {elsewhere}")
+    if device := elsewhere(slots):
+        return nobody(f"controls the volume of {device}")
     speaker = context.speaker
     if speaker is None:
         return NO_SPEAKER
-    step = {"up": STEP, "down": -STEP}.get(str(slots.get("volume_step")), words.number(slots, "volume_step"))
+    step = {"up": STEP, "down": -STEP}.get(str(slots.get("volume_step")), number(slots, "volume_step"))
     if not step:
         raise Missing("volume_step", "Louder or quieter?")
     if not -100 <= step <= 100:
@@ -50,8 +51,8 @@ async def change_volume(slots: Slots, context: Context) -> str:
 @skill("HassMediaPlayerMute")
 async def mute(slots: Slots, context: Context) -> str:
     """ "The sound is off." """
-    if elsewhere := house.elsewhere(slots):
-        return house.nobody(f"controls the sound of {elsewhere}")
+    if device := elsewhere(slots):
+        return nobody(f"controls the sound of {device}")
     if context.speaker is None:
         return NO_SPEAKER
     context.speaker.mute()
@@ -61,8 +62,8 @@ async def mute(slots: Slots, context: Context) -> str:
 @skill("HassMediaPlayerUnmute")
 async def unmute(slots: Slots, context: Context) -> str:
     """ "The sound is on, at 60 percent." """
-    if elsewhere := house.elsewhere(slots):
-        return house.nobody(f"controls the sound of {elsewhere}")
+    if device := elsewhere(slots):
+        return nobody(f"controls the sound of {device}")
     if context.speaker is None:
         return NO_SPEAKER
     return f"The sound is on, at {_percent(context.speaker.unmute())}."
