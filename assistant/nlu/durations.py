@@ -1,4 +1,5 @@
-"""Lengths of time as people say them: "an hour and a half", "2 min 30". Pure; imports `language` and `numbers`."""
+"""Lengths of time as people say them: "an hour and a half", "2 min 30". Pure; imports `language`,
+`numbers` and `words`."""
 
 from __future__ import annotations
 
@@ -7,13 +8,14 @@ from dataclasses import dataclass
 
 from assistant.nlu.language import DAY, ENGLISH, HOUR, MINUTE, SECOND, WEEK, Language
 from assistant.nlu.numbers import Number, number_at, plain
+from assistant.nlu.words import word_set
 
 Words = Sequence[str]
 Slots = dict[str, str | int | float]
 
-_GOES_ON = frozenset(
+_GOES_ON = word_set(
     "please timer timers for on to from off more longer left thanks thank mate dear love now go called named in and"
-    " countdown one shorter less extra starting so with name before until".split()
+    " countdown one shorter less extra starting so with name before until"
 )
 """After a bare number ("an hour ten"): it is no count of something else."""
 _ORDINAL = frozenset({"timer", "timers", "one", "countdown", "alarm"})

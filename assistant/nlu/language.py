@@ -1,12 +1,14 @@
 """What differs between languages in numbers and durations, as tables. Another language is another table: `register`.
 
-Pure; imports nothing of ours.
+Pure; imports `words`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from assistant.nlu.words import word_list
 
 HOUR, MINUTE, SECOND = 3600, 60, 1
 DAY, WEEK = 24 * HOUR, 7 * 24 * HOUR
@@ -42,9 +44,9 @@ class Language:
     """What a recogniser writes for a number before a unit of time: "for minutes"."""
 
 
-_ONES = ("zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
-         " eighteen nineteen").split()  # fmt: skip
-_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_ONES = word_list("zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+         " eighteen nineteen")  # fmt: skip
+_TENS = word_list("twenty thirty forty fifty sixty seventy eighty ninety")
 
 ENGLISH = Language(
     small={
@@ -81,9 +83,9 @@ ENGLISH = Language(
     misheard={"to": 2, "too": 2, "for": 4, "fore": 4, "ate": 8, "won": 1, "tree": 3, "sex": 6, "tin": 10, "sicks": 6},
 )  # fmt: skip
 
-_EINS = ("null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn"
-         " achtzehn neunzehn").split()  # fmt: skip
-_ZEHNER = "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
+_EINS = word_list("null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn"
+         " achtzehn neunzehn")  # fmt: skip
+_ZEHNER = word_list("zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig")
 
 GERMAN = Language(
     small={

@@ -25,8 +25,18 @@ def words_of(text: str) -> list[str]:
     text = _UNPRINTED.sub(" ", text[:MAX_LENGTH]).lower()
     text = _HYPHENS.sub(" ", _APOSTROPHES.sub("'", text))
     text = _SIGNS.sub(r" \1 ", _GLUED.sub(r" \1 ", text))
-    found = (word.strip(_ENDS) if not word[:1] == "." else "0" + word.strip(_ENDS) for word in text.split()[:LIMIT])
+    found = (word.strip(_ENDS) if word[:1] != "." else "0" + word.strip(_ENDS) for word in text.split()[:LIMIT])
     return [word for word in found if word]
+
+
+def word_list(text: str) -> tuple[str, ...]:
+    """A table of words in order, written as one line."""
+    return tuple(text.split())
+
+
+def word_set(text: str) -> frozenset[str]:
+    """A table of words, written as one line."""
+    return frozenset(text.split())
 
 
 def joined(words: Sequence[str]) -> str:
