@@ -52,12 +52,15 @@ ROOMS: dict[str, tuple[str, ...]] = {
     # engines and their helpers: below everything that has a process in it
     "stages": ("errors", "messages", "nlu", "paths", "sentences", "speech_", "stages", "model_store.choices",
                "model_store.cut_voice", "model_store.derived", "model_store.json_command", "model_store.manifest",
-               "model_store.versions", "model_store.vocabulary", "model_store.workspace"),
+               "model_store.mnn_tools", "model_store.versions", "model_store.vocabulary", "model_store.workspace"),
+    # makes the classifier of intents; nobody imports it
+    "training": ("errors", "model_store", "nlu", "stages.intent_", "stages.word", "training"),
     "conversation": ("errors", "messages"),
+    "dialogues": ("messages",),
     "recordings": ("errors", "messages", "audio.wav_writer", "paths"),
     "query": ("errors", "messages"),
     "wake_phrase": (),
-    "pipeline": ("errors", "messages", "query", "conversation", "sentences", "speech_", "skills", "audio",
+    "pipeline": ("errors", "messages", "query", "conversation", "dialogues", "sentences", "speech_", "skills", "audio",
                  "memory_orchestrator", "stages", "tasks", "wake_phrase"),
     # knows no daemon: it is handed what it speaks for
     "api.wire": ("errors", "messages", "api.wire"),
@@ -82,15 +85,16 @@ UPPER = ("daemon", "service", "cli", "bench", "__main__")
 
 # who may import what is heavy or touches the outside
 BORDERS: dict[str, tuple[str, ...]] = {
-    "MNN": ("stages.llm_mnn", "bench.", "model_store.mnn_tools"),
+    "MNN": ("stages.llm_mnn", "stages.intent_encoder", "bench.", "model_store.mnn_tools"),
     "_mnncengine": ("stages.mnn_reserve",),
     "_tools": ("model_store.mnn_tools", "model_store.convert_voice"),
     "vosk": ("stages.asr_vosk",),
     "ctranslate2": ("stages.asr_whisper",),
     "piper": ("stages.tts_piper",),
     "onnxruntime": ("stages.tts_piper", "model_store.cut_voice"),
-    "onnx": ("model_store.",),
-    "hassil": ("stages.intent_",),
+    "onnx": ("model_store.", "training."),
+    "hassil": ("stages.intent_", "training.walks"),
+    "torch": ("training.",),
     "home_assistant_intents": ("stages.intent_",),
     "sounddevice": ("audio.devices", "audio.streams"),
     "pymicro_wakeword": ("audio.wake_",),

@@ -46,6 +46,19 @@ def json_to_mnn(graph: Path, out: Path) -> None:
         raise ModelError(f"MNN wrote no graph to {out}; is the installed MNN the pinned version?")
 
 
+def onnx_to_mnn(graph: Path, out: Path, bits: int, block: int) -> None:
+    """With weights of `bits` bits in blocks of `block`. Raises `ModelError` when nothing was written."""
+    out.unlink(missing_ok=True)
+    with silent_stdout():
+        import _tools
+
+        files = ["--modelFile", str(graph), "--MNNModel", str(out)]
+        weights = ["--weightQuantBits", str(bits), "--weightQuantBlock", str(block)]
+        _tools.mnnconvert(["mnnconvert", "-f", "ONNX", *files, *weights, "--bizCode", "intents"])
+    if not out.is_file() or out.stat().st_size == 0:
+        raise ModelError(f"MNN wrote no graph to {out}; is the installed MNN the pinned version?")
+
+
 def rendered(config: Path, conversations: Sequence[Sequence[tuple[str, str]]]) -> list[str]:
     """(role, content) turns as the chat template of the directory of `config` writes them, ready for an answer.
 

@@ -1,0 +1,43 @@
+"""Weights as they will be in 4 bits, seen while still learning. Imports nothing of ours.
+
+MNN's converter gives each block of 32 inputs a scale and a minimum: 16 evenly spaced values from the least to the
+greatest. Learning sees those values and changes the exact ones (the straight-through estimator), so that it ends at
+weights that lose little by it. A matrix that is written as it was seen is quantised to itself.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+BITS, BLOCK = 4, 32
+
+
+def rounded(weight: Tensor) -> Tensor:
+    """[out, in], in a multiple of `BLOCK` -> the same, on the values that 4 bits have."""
+    blocks = weight.reshape(weight.shape[0], -1, BLOCK)
+    low, high = blocks.amin(2, keepdim=True), blocks.amax(2, keepdim=True)
+    step = ((high - low) / (2**BITS - 1)).clamp_min(1e-12)
+    return (torch.round((blocks - low) / step) * step + low).reshape(weight.shape)
+
+
+class _Rounded(nn.Module):
+    def forward(self, weight: Tensor) -> Tensor:
+        with torch.no_grad():
+            change = rounded(weight) - weight
+        return weight + change
+
+
+def begin(encoder: nn.Module) -> None:
+    """From here on every matrix is seen in 4 bits."""
+    for module in list(encoder.modules()):
+        if isinstance(module, nn.Linear) and not parametrize.is_parametrized(module):
+            parametrize.register_parametrization(module, "weight", _Rounded(), unsafe=True)
+
+
+def end(encoder: nn.Module) -> None:
+    """The matrices become what was seen of them."""
+    for module in list(encoder.modules()):
+        if isinstance(module, nn.Linear) and parametrize.is_parametrized(module):
+            parametrize.remove_parametrizations(module, "weight", leave_parametrized=True)
