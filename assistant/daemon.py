@@ -17,7 +17,9 @@ from typing import Self
 from assistant import __version__, paths
 from assistant.config import Config
 from assistant.conversations import Conversations
+from assistant.daemon_skills import SkillRoom
 from assistant.daemon_stages import Stages, has_emergency_graph
+from assistant.daemon_timers import Timers
 from assistant.daemon_voice import voice_of
 from assistant.errors import AssistantError, ModelError
 from assistant.memory_orchestrator.calibration import Calibration
@@ -79,6 +81,9 @@ class Assistant:
         self._server = ForkServer()
         self._calibration = Calibration(paths.state_dir() / "measured.json")
         self._handlers = handlers
+        self._skills = SkillRoom(
+            emit=self._tell, voice=lambda: self.voice, daemon=bool(owner), language=config.stages.intent.language
+        )
         self._stages = Stages(
             config,
             self._store,
@@ -128,6 +133,7 @@ class Assistant:
             emergency=has_emergency_graph,
             instead=self._stages.instead,
             handlers=self._handlers,
+            context=self._skills.context,
             emit=self._tell,
         )
         self.services = Services(
@@ -145,6 +151,7 @@ class Assistant:
                 await self._close()
                 raise
             self.voice = voice
+        await self._skills.open()
         return self
 
     def _tell(self, name: str, data: dict[str, object]) -> None:
@@ -164,6 +171,7 @@ class Assistant:
 
     async def _close(self) -> None:
         try:
+            await self._skills.close()
             if self.voice is not None:
                 await self.voice.close()
             await self._housekeeper.close()
@@ -176,6 +184,11 @@ class Assistant:
     def end_workers(self) -> None:
         """All of them at once, whatever they do: for an end that must not wait for one that stands still."""
         self._server.end()
+
+    @property
+    def timers(self) -> Timers | None:
+        """None in a process that is no daemon."""
+        return self._skills.timers
 
     @property
     def fork_server_pid(self) -> int:

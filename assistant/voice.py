@@ -7,7 +7,7 @@ through it comes back to idle. Knows the pipeline as a function and opens no dev
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 import logging
 import time
 import uuid
@@ -27,7 +27,7 @@ from assistant.audio.front_messages import (
     Volume,
     Woke,
 )
-from assistant.errors import BusyNow, Cancelled, DeviceError, EngineFailed, NoSpeech, UsageError
+from assistant.errors import BusyNow, UsageError
 from assistant.messages import Emit, VoiceState
 from assistant.messages_status import VoiceStatus
 from assistant.query import Answer, LiveEvent, Query, checked_text
@@ -38,9 +38,12 @@ from assistant.voice_front import Front
 from assistant.voice_interrupt import StopListener
 from assistant.voice_live import Utterance
 from assistant.voice_report import VoiceReport
+from assistant.voice_ring import Ring, Ringer
+from assistant.voice_say import ended, outcome
 from assistant.voice_sessions import PATIENCE_S, Sessions
-from assistant.voice_sink import Sinks, SpeakerSink
+from assistant.voice_sink import Sinks
 from assistant.voice_states import DEADLINES_S, States
+from assistant.voice_stop import means_stop
 
 log = logging.getLogger(__name__)
 
@@ -81,8 +84,18 @@ class Voice:
         self._sounds: dict[str, Utterance] = {}
         """What was said, by query; like the sinks, of those that run or put their things away."""
         self._cues = Cues(self._front.send)
-        self._stops = StopListener(self._sessions.open, self._sessions.close, transcribe, self.stop)
         self._report = VoiceReport(emit)
+        means = functools.partial(means_stop, ringing=lambda: self._ringer.ringing)
+        self._stops = StopListener(self._sessions.open, self._sessions.close, transcribe, self.stop, means)
+        self._ringer = Ringer(
+            send=self._front.send,
+            say=self.say,
+            busy=lambda: bool(self._query_id),
+            lost=lambda: self._report.speaker.state == "lost",
+            stops=self._stops,
+            ducker=ducker,
+            clock=clock,
+        )
 
     async def start(self) -> None:
         """Raises `ConfigError`, `EngineFailed`, `StageError` when there cannot be an audio process. One without a
@@ -92,6 +105,7 @@ class Voice:
 
     async def close(self) -> None:
         self._cues.forget()
+        await self._ringer.close()
         tasks = [task for task in (self._watch, self._task) if task is not None]
         for task in tasks:
             task.cancel()
@@ -124,16 +138,14 @@ class Voice:
         query = self._query(text=checked_text(text, "text"), verbatim=True)
         self._states.enter("processing")
         task = self._task = asyncio.create_task(self._converse(query, None))
-        try:
-            answer = await asyncio.shield(task)
-        except asyncio.CancelledError:
-            self.stop(query.id)
-            if task.cancelled():
-                raise Cancelled("it was interrupted") from None
-            raise
-        if answer is None:
-            raise EngineFailed("the daemon made a mistake; its log has more", code="internal")
-        return answer
+        return await outcome(task, lambda: self.stop(query.id))
+
+    def ring(self, id: str, ring: Ring) -> None:
+        """Until somebody says stop, or the wake word; as soon as nobody is listened to or answered."""
+        self._ringer.ring(id, ring)
+
+    def unring(self, id: str) -> None:
+        self._ringer.end(id)
 
     def mute(self, on: bool) -> None:
         self._front.send(Mute(on=on))
@@ -145,12 +157,13 @@ class Voice:
         self._emit("volume", {"percent": percent})
 
     def stop(self, query_id: str | None = None) -> tuple[str, ...]:
-        """Silence, and the end of what runs. None: whatever it is. The ids of what ends."""
+        """Silence, and the end of what runs. None: whatever it is, what rings included. The ids of what ends."""
+        rang = tuple(f"timer-{id}" for id in self._ringer.end()) if query_id is None else ()
         if self._task is None or self._task.done() or query_id not in (None, ended := self._query_id):
-            return ()
+            return rang
         self._interrupt()
         self._states.enter("idle")
-        return (ended,)
+        return (ended, *rang)
 
     def status(self) -> VoiceStatus:
         return self._report.status(self._front.settings, self._front.restarts)
@@ -211,6 +224,7 @@ class Voice:
 
     # --- one query --------------------------------------------------------------------------------------------------
     def _begin(self, utterance: Utterance) -> None:
+        self._ringer.end()
         before = self._interrupt()
         query = self._query(live=utterance, conversation=CONVERSATION)
         self._sounds[query.id] = utterance
@@ -233,7 +247,8 @@ class Voice:
             if before is not None:  # what was heard of its answer belongs into the conversation first
                 await asyncio.wait([before])
             answer = await self._answer(query)
-            await self._ended(answer, self._sinks[query.id])
+            self._cues.forget()
+            await ended(answer, self._sinks[query.id], self._cues, self._report)
             return answer
         except asyncio.CancelledError:
             log.info("interrupted", extra={"fields": {"query": query.id}})
@@ -252,22 +267,8 @@ class Voice:
                 self._stops.end()
                 self._states.enter("idle")
             await asyncio.gather(duck, return_exceptions=True)
-            if not self._query_id:
+            if not self._query_id and not self._ringer.ringing:
                 await self._ducker.unduck()
-
-    async def _ended(self, answer: Answer, sink: SpeakerSink) -> None:
-        self._cues.forget()
-        if answer.error is None:
-            return
-        if not isinstance(answer.error, DeviceError):  # the part of an answer that there is shall be heard
-            with contextlib.suppress(DeviceError):
-                await sink.finished()
-        if isinstance(answer.error, NoSpeech):
-            self._report.unheard += 1
-            self._cues.now("done")
-            return
-        log.warning("failed", extra={"fields": {"query": answer.report.query_id, "code": answer.error.code}})
-        self._cues.now("error")
 
     def _heard(self, event: LiveEvent) -> None:
         """Where the speaker is in the utterance."""

@@ -31,9 +31,10 @@ class StopListener:
         closed: Callable[[int], None],
         transcribe: Callable[[bytes], Awaitable[str]],
         stop: Callable[[], object],
+        means: Callable[[str], bool] = means_stop,
     ) -> None:
-        """`opened` gives a session of its own, `closed` ends it."""
-        self._opened, self._closed, self._transcribe, self._stop = opened, closed, transcribe, stop
+        """`opened` gives a session of its own, `closed` ends it. `means`: whether words say to stop."""
+        self._opened, self._closed, self._transcribe, self._stop, self._means = opened, closed, transcribe, stop, means
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -57,7 +58,7 @@ class StopListener:
             async for event in utterance.events():
                 if event.what != "end":
                     continue
-                if 0 < event.speech_s <= LONGEST_S and means_stop(await self._transcribe(utterance.pcm)):
+                if 0 < event.speech_s <= LONGEST_S and self._means(await self._transcribe(utterance.pcm)):
                     log.info("told to stop")
                     self._stop()
                     return

@@ -1,0 +1,229 @@
+"""The timers of a daemon: the book, its file, the moment at which one ends, and who rings.
+
+Satisfies `skills.Timers` and what the sockets ask for. Everything is on the disk before the user is told that it is
+set; a disk that takes nothing costs no timer, only its survival.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import functools
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, Protocol
+
+from assistant.errors import UsageError
+from assistant.messages import Emit
+from assistant.messages_timers import TimerStatus
+from assistant.skills import Kept
+from assistant.skills.state_file import StateFile
+from assistant.skills.timer_book import Clocks, TimerBook
+from assistant.skills.timer_choice import finished
+from assistant.tasks import in_own_thread
+from assistant.voice_ring import Ring
+
+log = logging.getLogger(__name__)
+
+TICK_S = 1.0
+"""The longest sleep while a timer runs: the event loop's clock stands still while the machine sleeps."""
+DISK_S = 3.0
+RETRY_S = 30.0
+"""After the disk took nothing."""
+
+Action = Literal["cancel", "pause", "resume"]
+
+
+class Bell(Protocol):
+    """Whoever can ring."""
+
+    def ring(self, id: str, ring: Ring) -> None: ...
+    def unring(self, id: str) -> None: ...
+
+
+class Timers:
+    def __init__(
+        self, path: Path, *, emit: Emit, bell: Callable[[], Bell | None] = lambda: None, clocks: Clocks | None = None
+    ) -> None:
+        """`bell`: None = there is no speaker; then the event is all. `clocks`: a seam."""
+        self._file, self._emit, self._bell = StateFile(path), emit, bell
+        self._book = TimerBook(clocks or Clocks())
+        self._lock_fd = -1
+        self._mine = False
+        """Whether the file is ours to write: no other daemon has it."""
+        self._version = self._saved = 0
+        self._writing = asyncio.Lock()
+        self._writes: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._watch: asyncio.Task[None] | None = None
+
+    # --- a daemon's life ----------------------------------------------------------------------------------------------
+    async def open(self) -> None:
+        """What an earlier daemon left goes on; what has ended meanwhile rings at once."""
+        try:
+            self._mine = self._locked()
+            if self._mine:
+                async with asyncio.timeout(DISK_S):
+                    await in_own_thread(functools.partial(self._file.load, self._book.restore))
+        except OSError as error:
+            log.error("%s cannot be read: %s; timers that were set before are not there", self._file.path, error)
+        for timer in self._book.all():
+            if timer.state == "ringing":
+                self._finish(timer)
+        self._watch = asyncio.create_task(self._follow())
+
+    def _locked(self) -> bool:
+        """For as long as this process lives. Raises `OSError`."""
+        self._file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = self._file.path.with_name(f".{self._file.path.name}.lock")
+        self._lock_fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            log.warning("another daemon keeps its timers in %s; those of this one end with it", self._file.path)
+            return False
+        return True
+
+    async def close(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
+            if self._mine and (self._saved < self._version or self._writes):
+                await self._keep()
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    # --- for skills -----------------------------------------------------------------------------------------------
+    def all(self) -> tuple[TimerStatus, ...]:
+        return self._book.all()
+
+    async def start(self, name: str, seconds: float) -> Kept:
+        return await self._told("timer-started", self._book.start(name, seconds))
+
+    async def add(self, id: str, seconds: float) -> Kept:
+        timer = self._book.add(id, seconds)
+        self._unring(id)
+        return await self._told("timer-updated", timer)
+
+    async def pause(self, id: str) -> Kept:
+        return await self._told("timer-updated", self._book.pause(id))
+
+    async def resume(self, id: str) -> Kept:
+        return await self._told("timer-updated", self._book.resume(id))
+
+    async def cancel(self, *ids: str) -> tuple[TimerStatus, ...]:
+        """Those that were there."""
+        there = {timer.id for timer in self._book.all()}
+        gone = tuple(self._cancelled(id) for id in ids if id in there)
+        if gone:
+            await self._keep()
+        return gone
+
+    # --- for the sockets ------------------------------------------------------------------------------------------
+    def act(self, action: Action, id: str) -> None:
+        """At once; the disk follows. Raises `UsageError` code "timer-unknown", "timer-ended"."""
+        try:
+            if action != "cancel" and self._book.get(id).state == "ringing":
+                raise UsageError(
+                    f"timer {id} has ended; 'assistant timers cancel {id}' silences it", code="timer-ended"
+                )
+            if action == "cancel":
+                self._cancelled(id)
+            else:
+                timer = self._book.pause(id) if action == "pause" else self._book.resume(id)
+                self._tell("timer-updated", timer)
+        except KeyError:
+            raise UsageError(
+                f"there is no timer {id[:64]!a}; 'assistant timers' lists them", code="timer-unknown"
+            ) from None
+        self._write()
+
+    # --- in between -------------------------------------------------------------------------------------------------
+    def _cancelled(self, id: str) -> TimerStatus:
+        """Raises `KeyError`."""
+        timer = self._book.remove(id)
+        self._unring(id)
+        self._tell("timer-cancelled", timer)
+        return timer
+
+    async def _told(self, event: str, timer: TimerStatus) -> Kept:
+        self._tell(event, timer)
+        return Kept(timer, await self._keep())
+
+    def _tell(self, event: str, timer: TimerStatus) -> None:
+        self._emit(event, {name: getattr(timer, name) for name in TimerStatus.__struct_fields__})
+        self._version += 1
+        self._changed.set()
+
+    async def _follow(self) -> None:
+        while True:
+            for timer in self._book.due():
+                self._finish(timer)
+            if self._mine and (self._saved < self._version or self._book.wall_moved()) and not self._writes:
+                self._write()
+            self._changed.clear()
+            left_s = self._book.next_s()
+            unsaved = self._mine and self._saved < self._version
+            wait_s = min(TICK_S, left_s) if left_s is not None else RETRY_S if unsaved else None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._changed.wait()
+
+    def _finish(self, timer: TimerStatus) -> None:
+        self._tell("timer-finished", timer)
+        bell = self._bell()
+        if bell is None:
+            log.warning("%s", finished(timer))
+            self._over(timer.id)
+            return
+        bell.ring(timer.id, Ring(functools.partial(self._words, timer), functools.partial(self._over, timer.id)))
+
+    def _words(self, timer: TimerStatus) -> str:
+        with contextlib.suppress(KeyError):
+            timer = self._book.get(timer.id)
+        return finished(timer)
+
+    def _over(self, id: str) -> None:
+        """It has rung."""
+        with contextlib.suppress(KeyError):
+            if self._book.get(id).state == "ringing":
+                self._book.remove(id)
+                self._version += 1
+                self._changed.set()
+
+    def _unring(self, id: str) -> None:
+        if (bell := self._bell()) is not None:
+            bell.unring(id)
+
+    # --- the disk -------------------------------------------------------------------------------------------------
+    async def _keep(self) -> bool:
+        """Whether all that was changed so far is on the disk."""
+        if not self._mine:
+            return False
+        wanted = self._version
+        try:
+            async with asyncio.timeout(DISK_S):
+                await asyncio.shield(self._write())
+        except OSError as error:  # a time-out is one
+            log.error("%s cannot be written: %s; timers will not survive a restart", self._file.path, error)
+        return self._saved >= wanted
+
+    def _write(self) -> asyncio.Task[None]:
+        """Goes on when nobody waits for it any more; one after the other."""
+        task = asyncio.create_task(self._written())
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # looked at
+        return task
+
+    async def _written(self) -> None:
+        wanted = self._version
+        async with self._writing:
+            if self._mine and (self._saved < wanted or self._book.wall_moved()):
+                version, data = self._version, self._book.dump()
+                await in_own_thread(functools.partial(self._file.save, data))
+                self._saved = version
