@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import aclosing, asynccontextmanager
 from datetime import datetime
 
@@ -22,9 +22,6 @@ from assistant.memory_orchestrator.journey import Journey
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
 from assistant.messages import (
     Emit,
-    IntentMatch,
-    IntentReport,
-    IntentRequest,
     Level,
     LlmDelta,
     LlmDone,
@@ -32,8 +29,8 @@ from assistant.messages import (
     Outcome,
     Stage,
 )
+from assistant.pipeline_commands import Commands
 from assistant.pipeline_fallback import Fallback, Instead
-from assistant.pipeline_handled import Done, Missing, carry_out
 from assistant.pipeline_hear import Listener
 from assistant.pipeline_llm import CUT, LlmSettings, heard, llm_figures, request_of
 from assistant.pipeline_run import Run, ms_since
@@ -68,22 +65,26 @@ class Pipeline:
         instead: Instead = lambda failed, error: None,
         emit: Emit = lambda name, data: None,
         now: Callable[[], datetime] = datetime.now,
+        guarded: Collection[str] = (),
         lease_deadline_s: float = 30,
     ) -> None:
         """`stages` gives the supervisor of a stage, or raises `ModelError` when its model cannot be used. `emergency`:
         whether an LLM has a graph that leaves layers out. `handlers`: other programs that carry out intents. `context`:
-        makes what skills are given of what a query has. `instead`: see `pipeline_fallback`."""
+        makes what skills are given of what a query has. `guarded`: devices that are switched after a yes alone.
+        `instead`: see `pipeline_fallback`."""
         self._memory = memory
         self._stages = stages
         self._llm = llm
         self._conversations = Conversations() if conversations is None else conversations
-        self._emergency, self._handlers, self._context = emergency, handlers, context
+        self._emergency = emergency
         self._at_llm, self._in_conversation = Line(llm.slots), Line()
         self._emit = emit
         self._fallback = Fallback(instead, emit)
         self._listener = Listener(leased=self._leased, ahead=self._ahead, fallback=self._fallback, emit=emit)
         self._sayer = Sayer(leased=self._leased, fallback=self._fallback, emit=emit)
-        self._now = now
+        self._commands = Commands(
+            leased=self._leased, emit=emit, handlers=handlers, context=context, now=now, guarded=guarded
+        )
         self._lease_deadline_s = lease_deadline_s
 
     async def answer(self, query: Query) -> Answer:
@@ -112,7 +113,7 @@ class Pipeline:
             finally:
                 report = run.report(outcome, figures.budget, figures.mode)
                 self._emit("run-end", {"query_id": query.id, "outcome": outcome.value, "report": report})
-        return Answer(report, run.error)
+        return Answer(report, run.error, run.asks)
 
     @asynccontextmanager
     async def _conversation(self, run: Run) -> AsyncIterator[None]:
@@ -165,50 +166,16 @@ class Pipeline:
         else:
             run.transcript = checked_text(run.query.text or "")
             self._ahead(run, Stage.LLM)
-        match = await self._recognise(run, journey)
-        done = await self._carried_out(match, run)
-        if done.reply is not None:
-            run.reply = done.reply
+        failed = await self._commands.done(run, journey)
+        if not run.handled or run.question:
+            await self._generate_and_speak(run, run.query.sink, journey)
+        else:
             journey.reached(Stage.LLM)  # and passed by
             if run.query.sink is not None:
                 await self._sayer.whole(run, run.query.sink, journey)
-            if done.error is not None:
-                raise done.error
-            return True
-        await self._generate_and_speak(run, run.query.sink, journey)
-        return False
-
-    async def _carried_out(self, match: IntentMatch, run: Run) -> Done:
-        replies = [turn.content for turn in run.history if turn.role == "assistant"]
-        context = self._context(
-            now=self._now(),
-            last_reply=replies[-1] if replies else "",
-            others=self._handlers.understood.intents if self._handlers is not None else (),
-            query_id=run.query.id,
-            said=run.transcript,
-        )
-        try:
-            return await carry_out(match, context, self._handlers)
-        except Missing as missing:
-            return Done(missing.question)
-
-    # --- understanding ----------------------------------------------------------------------------------------------
-    async def _recognise(self, run: Run, journey: Journey) -> IntentMatch:
-        started = time.monotonic()
-        self._emit("intent-start", {"query_id": run.query.id})
-        match = IntentMatch(name=None)
-        request = IntentRequest(text=run.transcript)
-        async with (
-            self._leased(run, journey, Stage.INTENT),
-            aclosing(run.parts[Stage.INTENT].run(request)) as results,
-        ):
-            async for out in results:
-                if isinstance(out, IntentMatch):
-                    match = out
-        run.intent = IntentReport(name=match.name, score=match.score, slots=match.slots, source=match.source)
-        run.timings["intent"] = ms_since(started)
-        self._emit("intent-end", {"query_id": run.query.id, "name": match.name})
-        return match
+        if failed is not None:
+            raise failed
+        return run.handled and not run.question
 
     # --- thinking and speaking --------------------------------------------------------------------------------------
     async def _generate_and_speak(self, run: Run, sink: AudioSink | None, journey: Journey) -> None:
@@ -245,12 +212,14 @@ class Pipeline:
 
     async def _generate(self, run: Run, request: LlmRequest, pieces: Pieces | None = None) -> None:
         """The reply, as a whole in the run and sentence by sentence in `pieces`."""
-        started, cut = time.monotonic(), False
+        started, cut, run.written = time.monotonic(), False, False
         sentences = SentenceSplitter()
+        self._begin_with_commands(run, pieces)
         async with aclosing(run.parts[Stage.LLM].run(request)) as results:
             async for out in results:
                 if isinstance(out, LlmDelta):
                     run.timings.setdefault("llm_first_token", ms_since(started))
+                    run.written |= bool(out.text.strip())
                     run.reply += out.text
                     self._emit("reply-delta", {"query_id": run.query.id, "text": out.text})
                     put(pieces, sentences.feed(out.text))
@@ -259,11 +228,22 @@ class Pipeline:
                     self._emit("llm-end", {"query_id": run.query.id, **llm_figures(out)})
         run.timings["llm"] = ms_since(started)
         run.reply = run.reply.strip()
-        if not run.reply:
+        if not run.written:
             raise EngineFailed("the model gave no answer; ask in other words", code="llm-no-answer", stage=Stage.LLM)
         put(pieces, [*sentences.flush(), None])
         if cut:
             run.reply += CUT
+
+    def _begin_with_commands(self, run: Run, pieces: Pieces | None) -> None:
+        """What was done before the question is told before the answer; once, when an LLM has to begin anew."""
+        told = run.reply.strip()
+        if not told:
+            return
+        if told not in [piece for piece, _ in run.said]:
+            put(pieces, [told])
+        if run.reply == told:
+            run.reply += " "
+            self._emit("reply-delta", {"query_id": run.query.id, "text": run.reply})
 
     @property
     def _level(self) -> Level:

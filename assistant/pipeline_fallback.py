@@ -38,7 +38,7 @@ class Fallback:
         taken back: its query fails."""
         stage = next((stage for stage in run.parts if stage.value == error.stage), None)
         local = self._instead(run.parts[stage], error) if stage is not None else None
-        if stage is None or local is None or (stage is Stage.LLM and run.reply):
+        if stage is None or local is None or (stage is Stage.LLM and run.written):
             raise error
         local.reset_figures()
         run.parts[stage] = local

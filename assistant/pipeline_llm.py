@@ -31,7 +31,7 @@ def request_of(run: Run, settings: LlmSettings, level: Level, *, emergency: bool
 
     `emergency`: whether the model has such a graph. Raises `BusyNow`: see `effort`.
     """
-    turns = [*run.history, Turn(role="user", content=run.transcript)]
+    turns = [*run.history, Turn(role="user", content=run.question or run.transcript)]
     if settings.system_prompt:
         turns.insert(0, Turn(role="system", content=settings.system_prompt))
     configured = Configured(

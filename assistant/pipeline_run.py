@@ -37,6 +37,14 @@ class Run:
     transcript: str = ""
     intent: IntentReport = field(default_factory=IntentReport)
     reply: str = ""
+    handled: bool = False
+    """Whether a command was carried out, or at least told what is the matter with it."""
+    question: str = ""
+    """What the LLM is asked beside the commands of the same sentence."""
+    written: bool = False
+    """Whether the LLM has told something."""
+    asks: bool = False
+    """Whether the reply ends with a question of ours."""
     history: tuple[Turn, ...] = ()
     """What was said in its conversation before."""
     forgotten: int = 0

@@ -106,6 +106,8 @@ class Answer:
     report: QueryReport
     error: AssistantError | None
     """What the report's `error` says, as it was raised."""
+    asks: bool = False
+    """Whether the reply ends with a question, and whoever asked will want to answer."""
 
 
 @dataclass(frozen=True, slots=True)

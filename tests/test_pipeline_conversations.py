@@ -62,7 +62,7 @@ async def interrupted(one: House, text: str, ear: Ear | None = None, **more: Any
 
 async def remembered(one: House, conversation: str = "c") -> list[str]:
     """What the next query of the conversation shows the LLM of it."""
-    await ask(one, "next", conversation)
+    await ask(one, "why is that", conversation)
     return [content for _, content in shown(one.requests()[-1])][1:-1]
 
 
