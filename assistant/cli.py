@@ -19,6 +19,7 @@ from assistant import (
     cli_output,
     cli_run,
     cli_status,
+    cli_timers,
     cli_top,
     cli_voice,
     cli_wake,
@@ -45,6 +46,7 @@ for _verb in (
     cli_voice.listen,
     cli_voice.mute,
     cli_voice.volume,
+    cli_timers.timers,
 ):
     app.command()(_verb)
 app.add_typer(cli_models.app, name="models")

@@ -14,11 +14,11 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from assistant.errors import UsageError
 from assistant.messages import Emit
-from assistant.messages_timers import TimerStatus
+from assistant.messages_timers import TimerChange, TimerStatus
 from assistant.skills import Kept
 from assistant.skills.state_file import StateFile
 from assistant.skills.timer_book import Clocks, TimerBook
@@ -33,8 +33,6 @@ TICK_S = 1.0
 DISK_S = 3.0
 RETRY_S = 30.0
 """After the disk took nothing."""
-
-Action = Literal["cancel", "pause", "resume"]
 
 
 class Bell(Protocol):
@@ -124,7 +122,7 @@ class Timers:
         return gone
 
     # --- for the sockets ------------------------------------------------------------------------------------------
-    def act(self, action: Action, id: str) -> None:
+    def act(self, action: TimerChange, id: str) -> None:
         """At once; the disk follows. Raises `UsageError` code "timer-unknown", "timer-ended"."""
         try:
             if action != "cancel" and self._book.get(id).state == "ringing":
@@ -177,7 +175,7 @@ class Timers:
         self._tell("timer-finished", timer)
         bell = self._bell()
         if bell is None:
-            log.warning("%s", finished(timer))
+            log.warning("timer %s has ended, and there is no speaker to ring at", timer.id)
             self._over(timer.id)
             return
         bell.ring(timer.id, Ring(functools.partial(self._words, timer), functools.partial(self._over, timer.id)))

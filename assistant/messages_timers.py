@@ -7,6 +7,8 @@ from typing import Literal
 import msgspec
 
 TimerState = Literal["running", "paused", "ringing"]
+TimerChange = Literal["cancel", "pause", "resume"]
+TimerAction = Literal["list", "cancel", "pause", "resume"]
 
 
 class TimerStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from assistant.api.feed import WELCOME, Feed
 from assistant.errors import AssistantError, NotRunning
 from assistant.messages import Stage
 from assistant.messages_status import Status, VoiceStatus
+from assistant.messages_timers import TimerAction, TimerStatus
 
 T = TypeVar("T")
 
@@ -59,6 +60,10 @@ class AsyncClient(AsyncSteps):
 
     async def volume(self, percent: float) -> VoiceStatus:
         return await self._call(Call(sockets.CONTROL, wire.Volume(percent=percent), VoiceStatus))
+
+    async def timers(self, action: TimerAction = "list", id: str | None = None) -> tuple[TimerStatus, ...]:
+        """Those there are, once that was done. Raises `UsageError` for an id that is none of them."""
+        return (await self._call(Call(sockets.CONTROL, wire.Timers(action=action, id=id), wire.TimerList))).timers
 
     async def shutdown(self) -> int:
         """The process id of the daemon that is now on its way out."""

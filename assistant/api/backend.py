@@ -6,6 +6,7 @@ from typing import Protocol
 
 from assistant.messages import Stage
 from assistant.messages_status import Status, VoiceStatus
+from assistant.messages_timers import TimerChange, TimerStatus
 from assistant.query import Answer, Query
 
 
@@ -18,6 +19,12 @@ class Voice(Protocol):
     def status(self) -> VoiceStatus: ...
 
 
+class Timers(Protocol):
+    def all(self) -> tuple[TimerStatus, ...]: ...
+    def act(self, action: TimerChange, id: str) -> None:
+        """Raises `UsageError`."""
+
+
 class Backend(Protocol):
     async def answer(self, query: Query) -> Answer: ...
     async def load(self, stage: Stage, keep_alive_s: float | None = None) -> None: ...
@@ -26,3 +33,7 @@ class Backend(Protocol):
     @property
     def voice(self) -> Voice | None:
         """None: it runs without microphone and speaker."""
+
+    @property
+    def timers(self) -> Timers | None:
+        """None: it keeps none."""

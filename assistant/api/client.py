@@ -36,6 +36,7 @@ from assistant.closing import Closing
 from assistant.errors import NotRunning
 from assistant.messages import Stage
 from assistant.messages_status import Status, VoiceStatus
+from assistant.messages_timers import TimerAction, TimerStatus
 
 __all__ = ["NOT_ANSWERING", "ORDER_S", "REPLY_S", "Client", "found", "raised"]
 
@@ -97,6 +98,10 @@ class Client(Closing):
 
     def volume(self, percent: float) -> VoiceStatus:
         return self._call(Call(sockets.CONTROL, wire.Volume(percent=percent), VoiceStatus))
+
+    def timers(self, action: TimerAction = "list", id: str | None = None) -> tuple[TimerStatus, ...]:
+        """Those there are, once that was done. Raises `UsageError` for an id that is none of them."""
+        return self._call(Call(sockets.CONTROL, wire.Timers(action=action, id=id), wire.TimerList)).timers
 
     def shutdown(self) -> int:
         """The process id of the daemon that is now on its way out."""

@@ -202,12 +202,23 @@ class Server:
                 if query_id is not None and not found:
                     raise UsageError(f"no query {query_id[:64]!r} runs or waits here", code="query-unknown")
                 return wire.Cancelling(query_ids=found)
+            case wire.Timers():
+                return self._answer_timers(data)
             case wire.Listen() | wire.Mute() | wire.Volume():
                 return self._answer_voice(data)
             case _:
                 log.info("a client asks for the end")  # which comes once the reply has left
                 asyncio.get_running_loop().call_soon(self._stop)
                 return wire.Stopping(pid=os.getpid())
+
+    def _answer_timers(self, order: wire.Timers) -> wire.TimerList:
+        if (timers := self._backend.timers) is None:
+            raise UsageError("there are no timers here", code="no-timers")
+        if order.action != "list":
+            if order.id is None:
+                raise UsageError(f"`timers` with the action {order.action} needs the `id` of a timer")
+            timers.act(order.action, order.id)
+        return wire.TimerList(timers=timers.all())
 
     def _voice(self) -> Voice:
         if (voice := self._backend.voice) is None:

@@ -31,6 +31,7 @@ from assistant.api.wire_commands import (
     Volume,
 )
 from assistant.api.wire_events import BROADCASTS
+from assistant.api.wire_timers import TimerList, Timers
 from assistant.errors import AssistantError
 from assistant.messages import ErrorReport, Level, QueryReport, Stage
 from assistant.messages_status import MemoryStatus, StageStatus, Status, VoiceStatus
@@ -53,6 +54,8 @@ __all__ = [
     "Say",
     "Shutdown",
     "Slot",
+    "TimerList",
+    "Timers",
     "Unload",
     "Volume",
 ]
@@ -77,6 +80,7 @@ CONTROLS: dict[str, type[Data]] = {
     "listen": Listen,
     "mute": Mute,
     "volume": Volume,
+    "timers": Timers,
 }
 NAMES = {kind: name for name, kind in {**COMMANDS, **CONTROLS}.items()}
 
@@ -220,6 +224,7 @@ Reply = (
     | Registered
     | Handle
     | Answered
+    | TimerList
 )
 REPLIES: dict[str, type[Any]] = {
     "accepted": Accepted,
@@ -240,6 +245,7 @@ REPLIES: dict[str, type[Any]] = {
     "registered": Registered,
     "handle": Handle,
     "answered": Answered,
+    "timers": TimerList,
 }
 NAMES |= {kind: name for kinds in (REPLIES, BROADCASTS) for name, kind in kinds.items()}
 
@@ -260,6 +266,7 @@ ANSWERS: dict[str, tuple[str, ...]] = {
     "listen": ("voice",),
     "mute": ("voice",),
     "volume": ("voice",),
+    "timers": ("timers",),
 }
 """What may come back for each command, in this order; `error` for any of them."""
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from assistant.api.wire_query_events import QUERY_EVENTS, Happened
+from assistant.api.wire_timers import TIMER_EVENTS
 from assistant.messages import VoiceState
 
 
@@ -137,6 +138,7 @@ EVENTS: dict[str, type[Happened]] = {
     "volume": VolumeSet,
     "audio-device-lost": AudioDeviceLost,
     "audio-device-restored": AudioDeviceRestored,
+    **TIMER_EVENTS,
 }
 
 

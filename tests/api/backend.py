@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from assistant.api import sockets
-from assistant.api.backend import Voice
+from assistant.api.backend import Timers, Voice
 from assistant.api.queries import QueryEvents
 from assistant.api.server import Server
 from assistant.errors import BusyNow, Cancelled, NeverFits, UsageError
@@ -40,6 +40,7 @@ class Backend:
         self.broken = False
         """Whether `status` ends with an error of ours."""
         self.speaking: SpeakingVoice | None = None
+        self.timers: Timers | None = None
 
     async def answer(self, query: Query) -> Answer:
         outcome, error = Outcome.ANSWERED, None
