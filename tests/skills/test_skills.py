@@ -112,8 +112,8 @@ def test_a_reply_is_a_short_sentence_at_any_time(
         ("It is 12:30 PM.", "It is 12 30 PM."),
         ("Today is Sunday, November 29.", "Today is Sunday, November 29th."),
         ("It is 8:05 PM on Sunday, November 29.", "It is 8 oh 5 PM on Sunday, November 29th."),
-        ("It is the year 2026.", "It is the year 20 26."),
-        ("It is November 2026.", "It is November 20 26."),
+        ("It is the year 2026.", "It is the year twenty twenty-six."),
+        ("It is November 2026.", "It is November twenty twenty-six."),
     ],
 )
 def test_replies_are_made_for_the_voice(reply: str, said: str) -> None:
