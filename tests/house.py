@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -22,9 +23,11 @@ from assistant.messages import LlmRequest, Sampling, Stage
 from assistant.model_store.store import ModelInfo
 from assistant.pipeline import Pipeline
 from assistant.pipeline_llm import LlmSettings
+from assistant.skills import Context
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.supervisor import StageSpec, Supervisor
 from tests.housekept import housekept
+from tests.skills.world import Loud
 from tests.talkers import asked
 
 NOW = datetime(2026, 11, 29, 17, 5)
@@ -52,6 +55,8 @@ class House:
         slots: int = 1,
         lease_deadline_s: float = 30,
         asr: Asr | None = None,
+        names: tuple[str, ...] = (),
+        guarded: tuple[str, ...] = (),
     ) -> None:
         """With `conversations`, its LLM is a `Storyteller`. `asr`: instead of the `Parrot`."""
         self.events: list[tuple[str, dict[str, Any]]] = []
@@ -60,7 +65,7 @@ class House:
         self.server = ForkServer()
         self.ledger = tmp_path / "ledger"
         self.asked = tmp_path / "asked"
-        self._asr = asr
+        self._asr, self._names = asr, names
         self._talks = conversations is not None
         self._step_timeout_s = step_timeout_s
         self._heard = tmp_path / "heard"
@@ -78,6 +83,8 @@ class House:
             emergency=lambda supervisor: True,
             emit=self._emit,
             now=lambda: NOW,
+            context=functools.partial(Context, speaker=Loud()),
+            guarded=guarded,
             lease_deadline_s=lease_deadline_s,
         )
 
@@ -93,7 +100,11 @@ class House:
             options: dict[Stage, dict[str, Any]] = {
                 Stage.LLM: {"how": self.how, "asked": str(self.asked)},
                 Stage.ASR: {"heard": str(self._heard)},
-                Stage.INTENT: {"language": "en", "intents": list(skills.handled_intents())},
+                Stage.INTENT: {
+                    "language": "en",
+                    "intents": list(skills.handled_intents()),
+                    "names": {"name": self._names},
+                },
             }
             spec = StageSpec(
                 stage=stage, engine=engines[stage], model="m",

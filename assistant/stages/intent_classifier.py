@@ -14,10 +14,10 @@ from assistant.errors import AssistantError
 from assistant.messages import IntentMatch, IntentRequest
 from assistant.nlu import compound
 from assistant.nlu.house import House
-from assistant.nlu.slots import answer_to, slots_of
+from assistant.nlu.slots import slots_of
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.intent_encoder import Prototypes, SentenceClassifier
-from assistant.stages.intent_templates import MAX_LENGTH, MAX_WORDS, Options, Templates, options_of
+from assistant.stages.intent_templates import MAX_LENGTH, MAX_WORDS, Options, Templates, answered, options_of, refined
 
 ENGLISH = "en"
 CONTRADICTED = 0.7
@@ -57,7 +57,7 @@ class ClassifierIntent:
         self._notes = list(templates.notes)
         encoder = own = None
         if templates.language == ENGLISH:
-            encoder = SentenceClassifier.load(self._config.model_dir)
+            encoder = SentenceClassifier.load(self._config.model_dir, self._config.threads)
             own = self._own(encoder, templates)
         elif templates.examples:
             self._notes.append(f"examples of intents are for English; {templates.language!r} has its templates alone")
@@ -77,7 +77,7 @@ class ClassifierIntent:
     def run(self, request: IntentRequest) -> Iterator[IntentMatch]:
         loaded = self._loaded
         assert loaded is not None, "load comes first"
-        completed = self._completed(request, loaded)
+        completed = answered(request, loaded.templates, loaded.house)
         if completed is not None:
             yield completed
         else:
@@ -86,30 +86,11 @@ class ClassifierIntent:
     def close(self) -> None:
         self._loaded = None
 
-    def _completed(self, request: IntentRequest, loaded: _Loaded) -> IntentMatch | None:
-        """The command that was asked back about, with what it lacked; None when the user says something else."""
-        pending = request.pending
-        if pending is None or not pending.name or not request.wanted:
-            return None
-        exact = loaded.templates.match(request.text)
-        if exact.score >= 1 and exact.name != pending.name:
-            return None
-        found = answer_to(pending.name, request.wanted, request.text, loaded.house)
-        if not found:
-            return None
-        return IntentMatch(
-            name=pending.name,
-            score=pending.score,
-            slots={**pending.slots, **found},
-            source=pending.source,
-            text=f"{pending.text} {request.text}".strip(),
-        )
-
     def _meant(self, text: str) -> IntentMatch:
         """By a sentence that is one request."""
         loaded = self._loaded
         assert loaded is not None, "load comes first"
-        match = loaded.templates.match(text)
+        match = refined(loaded.templates.match(text), loaded.house, loaded.templates.language)
         if match.score >= 1 or loaded.encoder is None:
             return match
         if not 0 < len(text.split()) <= MAX_WORDS or len(text) > MAX_LENGTH:

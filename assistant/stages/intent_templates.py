@@ -18,6 +18,8 @@ from hassil.intents import Intents
 from assistant.errors import ConfigError
 from assistant.messages import IntentMatch, IntentRequest
 from assistant.nlu import compound
+from assistant.nlu.house import House
+from assistant.nlu.slots import answer_to, slots_of
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.intent_sentences import Sentences, known_language
 
@@ -96,6 +98,7 @@ class TemplateIntent:
         self._config = config
         self._options = options_of(config, Options)
         self._templates: Templates | None = None
+        self._house = House.of(self._options.names)
 
     @property
     def info(self) -> EngineInfo:
@@ -109,10 +112,46 @@ class TemplateIntent:
     def run(self, request: IntentRequest) -> Iterator[IntentMatch]:
         templates = self._templates
         assert templates is not None, "load comes first"
-        yield from compound.requests(request.text, templates.match, templates.language)
+        completed = answered(request, templates, self._house)
+        if completed is not None:
+            yield completed
+            return
+        yield from compound.requests(request.text, self._match, templates.language)
+
+    def _match(self, text: str) -> IntentMatch:
+        assert self._templates is not None, "load comes first"
+        return refined(self._templates.match(text), self._house, self._templates.language)
 
     def close(self) -> None:
         self._templates = None
+
+
+def answered(request: IntentRequest, templates: Templates, house: House) -> IntentMatch | None:
+    """The command that was asked back about, with what it lacked; None when the user says something else."""
+    pending = request.pending
+    if pending is None or not pending.name or not request.wanted:
+        return None
+    exact = templates.match(request.text)
+    if exact.score >= 1 and exact.name != pending.name:
+        return None
+    found = answer_to(pending.name, request.wanted, request.text, house, templates.language)
+    if not found:
+        return None
+    return IntentMatch(
+        name=pending.name,
+        score=pending.score,
+        slots={**pending.slots, **found},
+        source=pending.source,
+        text=f"{pending.text} {request.text}".strip(),
+    )
+
+
+def refined(match: IntentMatch, house: House, language: str) -> IntentMatch:
+    """With the words that may be anything reduced to what was meant: "some jazz" -> "jazz"."""
+    if match.name is None or match.score >= 1:
+        return match
+    slots = slots_of(match.name, match.text, house, language)
+    return msgspec.structs.replace(match, slots=slots) if set(match.slots) <= set(slots) else match
 
 
 def options_of(config: EngineConfig, shape: type[Shape]) -> Shape:
