@@ -12,6 +12,7 @@ import fcntl
 import functools
 import logging
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 TICK_S = 1.0
 """The longest sleep while a timer runs: the event loop's clock stands still while the machine sleeps."""
 DISK_S = 3.0
-RETRY_S = 30.0
+RETRY_TICKS = 30
 """After the disk took nothing."""
 
 
@@ -44,9 +45,16 @@ class Bell(Protocol):
 
 class Timers:
     def __init__(
-        self, path: Path, *, emit: Emit, bell: Callable[[], Bell | None] = lambda: None, clocks: Clocks | None = None
+        self,
+        path: Path,
+        *,
+        emit: Emit,
+        bell: Callable[[], Bell | None] = lambda: None,
+        clocks: Clocks | None = None,
+        tick_s: float = TICK_S,
     ) -> None:
-        """`bell`: None = there is no speaker; then the event is all. `clocks`: a seam."""
+        """`bell`: None = there is no speaker; then the event is all. `clocks`, `tick_s`: seams."""
+        self._tick_s, self._retry_at = tick_s, 0.0
         self._file, self._emit, self._bell = StateFile(path), emit, bell
         self._book = TimerBook(clocks or Clocks())
         self._lock_fd = -1
@@ -161,12 +169,14 @@ class Timers:
         while True:
             for timer in self._book.due():
                 self._finish(timer)
-            if self._mine and (self._saved < self._version or self._book.wall_moved()) and not self._writes:
+            unsaved = self._mine and (self._saved < self._version or self._book.wall_moved())
+            if unsaved and not self._writes and time.monotonic() >= self._retry_at:
                 self._write()
             self._changed.clear()
             left_s = self._book.next_s()
-            unsaved = self._mine and self._saved < self._version
-            wait_s = min(TICK_S, left_s) if left_s is not None else RETRY_S if unsaved else None
+            wait_s = self._tick_s if unsaved else None
+            if left_s is not None:
+                wait_s = min(self._tick_s, left_s)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._changed.wait()
@@ -223,5 +233,6 @@ class Timers:
         async with self._writing:
             if self._mine and (self._saved < wanted or self._book.wall_moved()):
                 version, data = self._version, self._book.dump()
+                self._retry_at = time.monotonic() + RETRY_TICKS * self._tick_s  # unless it succeeds
                 await in_own_thread(functools.partial(self._file.save, data))
-                self._saved = version
+                self._saved, self._retry_at = version, 0.0
