@@ -1,7 +1,7 @@
-"""Which letters an English voice can read. Pure; imports nothing of ours.
+"""Which letters a voice can read. Pure; imports nothing of ours.
 
 espeak-ng reads a letter of another script as "Japanese letter", one after the other. Words in such scripts are left
-out; a Greek letter that stands alone is a symbol, and gets its name.
+out; in English a Greek letter that stands alone is a symbol, and gets its name.
 """
 
 from __future__ import annotations
@@ -51,16 +51,23 @@ _GAPS = (
 )
 
 
-def readable(text: str) -> str:
-    """The text (NFC) with Latin letters, digits and punctuation alone; "" when no letter or digit is left."""
-    if text.isascii():
-        return text
+def symbols(text: str) -> str:
+    """English names for Greek letters and units that are written with them."""
     for pattern, how in _SYMBOLS:
         text = pattern.sub(how, text)
+    return text
+
+
+def readable(text: str, scripts: tuple[str, ...] = ()) -> str:
+    """The text (NFC) with Latin letters, those of `scripts` (as Unicode names begin: "CJK"), digits and punctuation
+    alone; "" when no letter or digit is left."""
+    if text.isascii():
+        return text
     out: list[str] = []
-    left_out = False
-    for char in text.translate(_MARKS):
-        plain = _plain(char)
+    left_out = lost = False
+    for char in text if scripts else text.translate(_MARKS):
+        plain = _plain(char, scripts)
+        lost = lost or not plain
         if plain and not (left_out and unicodedata.category(char) == "Mn"):
             out.append(plain)
             left_out = False
@@ -68,7 +75,7 @@ def readable(text: str) -> str:
             out.append(" ")  # words on both sides do not become one
             left_out = True
     said = "".join(out)
-    if any(not _plain(char) for char in text):
+    if lost:
         said = _closed(said)
     return said if any(map(str.isalnum, said)) else ""
 
@@ -82,16 +89,20 @@ def _closed(text: str) -> str:
     return re.sub(r"\s+", " ", text)
 
 
-@lru_cache(maxsize=1024)
-def _plain(char: str) -> str:
-    """The character as the voice can read it; "" for a letter, digit or mark of a script that is not Latin."""
+@lru_cache(maxsize=4096)
+def _plain(char: str, scripts: tuple[str, ...]) -> str:
+    """The character as the voice can read it; "" for a letter, digit or mark of a script that it does not know."""
     kind = unicodedata.category(char)
     if kind == "Nd":
         return str(unicodedata.digit(char))
     if kind[0] not in "LM" and kind not in ("Nl", "No"):
-        width = unicodedata.east_asian_width(char)
+        width = "" if scripts else unicodedata.east_asian_width(char)
         return unicodedata.normalize("NFKC", char) if width == "F" else char
     name = unicodedata.name(char, "")
+    if scripts and name.startswith(scripts):
+        return char
+    if kind == "Mn" and scripts and name.startswith("COMBINING"):
+        return char
     if kind == "Mn":
         return char if name.startswith("COMBINING") and "CYRILLIC" not in name and "KATAKANA" not in name else ""
     if name.startswith(("LATIN ", "MODIFIER LETTER", "FEMININE ORDINAL", "MASCULINE ORDINAL")):

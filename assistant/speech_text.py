@@ -1,8 +1,8 @@
-"""Text for eyes -> text for a voice. Pure; imports `speech_letters` and `speech_numbers`; the text on display stays.
+"""Text for eyes -> text for a voice. Pure; imports the other `speech_` modules; the text on display stays as it is.
 
 What a voice would read out as "asterisk asterisk", or as the name of a smiley, goes: markdown, links' addresses, code,
-emoji, box drawings, control characters, words in scripts that an English voice cannot read. What it would misread is
-spelled out.
+emoji, box drawings, control characters, words in scripts that this voice cannot read. What it would misread is spelled
+out, by the rules of its language.
 """
 
 from __future__ import annotations
@@ -11,62 +11,71 @@ import html
 import re
 import unicodedata
 
+from assistant.speech_language import Language, language
 from assistant.speech_letters import readable
-from assistant.speech_numbers import expand
 
-CODE_MENTION = "Code omitted."
+CODE_MENTION = language("en").code_mention
 
 _FENCE = re.compile(r"```|~~~")
 _RULER = re.compile(r"[\s*_=~+|:.—–-]*\Z")
 _TABLE_ROW = re.compile(r"\s*\|(.+?)\|?\s*\Z")
 _LINE_START = re.compile(r"\s*(?:#{1,6}\s+|>+\s?|[-*+•‣▪◦·]\s+(?:\[[ xX]\]\s+)?)+")
+_TEX_SIGNS = {
+    "times": "×", "cdot": "×", "div": "÷", "pi": "π", "leq": "≤", "le": "≤", "geq": "≥", "ge": "≥", "neq": "≠",
+    "pm": "±",
+    "approx": "≈", "infty": "∞", "sqrt": "√", "circ": "°", "degree": "°", "to": "→", "rightarrow": "→", "alpha": "α",
+    "beta": "β", "theta": "θ", "lambda": "λ", "mu": "μ", "sigma": "σ", "omega": "ω", "Delta": "Δ",
+}  # fmt: skip
+_TEX: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"\\[()\[\]]|\$\$"), " "),
+    (re.compile(r"(?<![\w$])\$(?=[^$]{0,80}[\\^_={])([^$\s](?:[^$]{0,80}[^$\s])?)\$(?![\w$])"), r"\1"),
+    (re.compile(r"\\d?frac\{(\d{1,4})\}\{(\d{1,4})\}"), r"\1/\2"),
+    (re.compile(r"\\d?frac\{([^{}]{1,60})\}\{([^{}]{1,60})\}"), r"\1 ÷ \2"),
+    (re.compile(r"\\(?:text|boxed|mathrm|mathbf)\{([^{}]{0,200})\}"), r"\1"),
+    (re.compile(r"\^\{([^{}]{1,20})\}"), r"^\1"),
+    (re.compile(r"\^\\circ"), "°"),
+)
+_TEX_SIGN = re.compile(r"\\([A-Za-z]{2,10})(?![A-Za-z])\s?")
+_CJK_STOPS = "。，！？、；：）"
 _INLINE: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"!?\[([^\[\]]{0,300})\]\([^()]{0,1000}\)"), r"\1"),  # links and pictures
-    (re.compile(r"<(https?://[^>\s]+)>"), r"\1"),
+    (re.compile(r"!?\[([^\[\]]{0,300})\]\((?:[^()]|\([^()]{0,200}\)){0,1000}\)"), r"\1"),  # links and pictures
+    (re.compile(r"(?<=[\w.,!?\"”)])\[\^?\d{1,3}\]"), ""),  # footnotes
+    (re.compile(r"<((?:https?://|mailto:)?[^<>\s]{1,300}[@.:][^<>\s]{1,300})>"), r" \1 "),
     (re.compile(r"</?[A-Za-z][^<>]{0,200}>"), " "),
-    (re.compile(r"\b(?:https?://|(?=www\.))(?:www\.)?([\w.-]+\w)(?::\d+)?(?:/[^\s)\]]*[^\s)\].,;:!?])?/?"), r"\1"),
+    (re.compile(r"\b(?:mailto|tel):(?=\S)"), ""),
+    (re.compile(r"(?<![A-Za-z\d])(?:(?:https?|ftp)://|(?=www\.))(?:www\.)?"
+                r"([A-Za-z\d._-]*[A-Za-z\d]|[\w.-]+\w)(?::\d+)?"
+                r"(?:[/?#](?:[^\s()\[\]<>" + _CJK_STOPS + r"]|\([^\s()]{0,200}\)){0,2000}"
+                r"(?<![.,;:!?*_`\"'’”])|/(?!\w))?"), r"\1"),
     (re.compile(r"`+([^`]*)`+"), r"\1"),
+    (re.compile(r"(?<!\S)(?:[:;=8]['-]?[()DPpOo|]|<3)(?!\S)"), " "),
+    (re.compile(r"(?<=\d)\*\*(?=\d)"), "^"),
     (re.compile(r"\*\*+|~~+|`+|__+"), ""),
     (re.compile(r"(?<![\w*])\*(?=\S)|(?<=[^\s*])\*(?![\w*])"), ""),
     (re.compile(r"(?<!\w)_(?=\S)|(?<=\S)_(?!\w)"), ""),
-    (re.compile(r"(?<=\w)_(?=\w)"), " "),
+    (re.compile(r"(?<=\w)_(?=\w)(?![\w.+-]{0,64}@)"), " "),
     (re.compile(r"\\(?=[^\w\s])"), ""),
     (re.compile(r"[\[\]{}|\\]"), " "),  # among them Piper's [[raw phonemes]]
+    (re.compile(r"\A(\s*\d{1,3})\)(?=\s)"), r"\1."),
 )  # fmt: skip
-_WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\b(Dr|Mr|Mrs|Ms|Prof|St|Mt|Gen|Sgt|Capt|Lt|Col|Gov|Sen|Rev)\.(?=\s+[A-Z])"), r"\1"),
-    (re.compile(r"\be\.\s?g\.,?", re.I), "for example,"),
-    (re.compile(r"\bi\.\s?e\.,?", re.I), "that is,"),
-    (re.compile(r"\betc\.(?=\s*\Z|\s+[A-Z])"), "et cetera."),
-    (re.compile(r"\betc\b\.?"), "et cetera"),
-    (re.compile(r"\bvs\b\.?"), "versus"),
-    (re.compile(r"\bapprox\b\.?"), "approximately"),
-    (re.compile(r"\band/or\b"), "and or"),
-    (re.compile(r"(?<=[A-Za-z])\s?/\s?(?=[A-Za-z])"), " or "),
-    (re.compile(r"\s?[→⇒➔➜]\s?"), " to "),
-    (re.compile(r"≤"), " at most "),
-    (re.compile(r"≥"), " at least "),
-    (re.compile(r"±"), " plus or minus "),
-    (re.compile(r"\s+[—–-]+\s+|\s*—\s*"), ", "),
-    (re.compile(r"…"), "..."),
-    (re.compile(r"[*`]"), " "),  # what was no markdown and no product
-    (re.compile(r"([!?])[!?]+"), r"\1"),
-)
-_INITIALS = re.compile(r"\b((?:[A-Z]\.\s?){2,})(?=(\s*\Z)|(\s*[A-Z])|)")
-_SYMBOLS_KEPT = frozenset("°$€£¥₹%&@#+=<>~^×÷≈≤≥±−²³½⅓⅔¼¾⅛→⇒")
-_ENDED = re.compile(r"[.!?…:;,。！？][\"'”’)]*\Z")
+_SYMBOLS_KEPT = frozenset("⁻°℃℉№$€£¥₹₩₽₺₿₴¢%‰&@#+=<>~^×÷≈≠≤≥±−√∞²³½⅓⅔¼¾⅛→⇒⇔")
+_ENDED = re.compile(r"[.!?…:;,。！？、，：；][\"'”’)」』）]*\Z")
 _SPACES = re.compile(r"\s+")
+_THIN = re.compile(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
+"""Between thousands, as French and scientists write."""
 
 
 class SpeechText:
     """For text that comes in pieces (`sentences`): remembers whether a block of code is open."""
 
-    def __init__(self) -> None:
+    def __init__(self, code: str = "en") -> None:
+        """`code`: the voice's language, as `speech_language.language` takes it."""
+        self._language = language(code)
         self._in_code = False
 
     def say(self, piece: str) -> str:
         """What a voice shall read of this piece; "" for nothing."""
-        lines = [said for line in self._outside_code(piece).splitlines() if (said := _line(line))]
+        lines = [said for line in self._outside_code(piece).splitlines() if (said := _line(line, self._language))]
         if not lines:
             return ""
         # a line that another one follows ends there; the last one may go on in the next piece
@@ -79,18 +88,18 @@ class SpeechText:
             if number:
                 self._in_code = not self._in_code
                 if self._in_code:
-                    out.append(f"\n{CODE_MENTION}\n")
+                    out.append(f"\n{self._language.code_mention}\n")
             if not self._in_code:
                 out.append(part)
         return "".join(out)
 
 
-def speakable(text: str) -> str:
-    """One whole text for the voice: a single line of English; "" when there is nothing to say."""
-    return SpeechText().say(text)
+def speakable(text: str, code: str = "en") -> str:
+    """One whole text for a voice of that language: a single line; "" when there is nothing to say."""
+    return SpeechText(code).say(text)
 
 
-def _line(line: str) -> str:
+def _line(line: str, rules: Language) -> str:
     line = _without_symbols(html.unescape(line))
     if _RULER.match(line):
         return ""
@@ -99,22 +108,40 @@ def _line(line: str) -> str:
         line = ", ".join(cell.strip() for cell in row[1].split("|") if not _RULER.match(cell))
     start = _LINE_START.match(line)
     line = line[start.end() :] if start else line
-    for pattern, by in _INLINE:
-        line = pattern.sub(by, line)
-    line = _spell_out(readable(line))
+    line = _spell_out(_without_markup(line), rules)
     if not any(map(str.isalnum, line)):
         return ""
     return _ended(line) if row or start else line
 
 
+def _without_markup(line: str) -> str:
+    if "\\" in line or "$" in line or "^{" in line:
+        for pattern, by in _TEX:
+            line = pattern.sub(by, line)
+        line = _TEX_SIGN.sub(lambda m: f" {_TEX_SIGNS[m[1]]} " if m[1] in _TEX_SIGNS else m[0], line)
+    for pattern, by in _INLINE:
+        line = pattern.sub(by, line)
+    return line
+
+
+def _spell_out(line: str, rules: Language) -> str:
+    line = _SPACES.sub(" ", line)
+    if not rules.any_script:
+        line = readable(rules.symbols(line), rules.scripts)
+    line = _SPACES.sub(" ", rules.spell_out(line)).strip()
+    return re.sub(r"\s+([,.;:!?])", r"\1", line)
+
+
 def _ended(line: str) -> str:
-    return line if _ENDED.search(line) else line + "."
+    if _ENDED.search(line):
+        return line
+    return line + ("。" if "\u3040" <= line[-1] <= "\u9fff" else ".")
 
 
 def _without_symbols(text: str) -> str:
     """No emoji, drawings, controls, lone surrogates or invisible characters; odd spaces become plain ones."""
     out: list[str] = []
-    for char in unicodedata.normalize("NFC", text):
+    for char in unicodedata.normalize("NFC", _THIN.sub(",", text)):
         kind = unicodedata.category(char)
         if kind == "Zs" or char == "\t":
             out.append(" ")
@@ -127,20 +154,3 @@ def _without_symbols(text: str) -> str:
         else:
             out.append(char)
     return "".join(out)
-
-
-def _spell_out(line: str) -> str:
-    line = _SPACES.sub(" ", line)
-    line = expand(_INITIALS.sub(_initials, line))
-    for pattern, by in _WORDS:
-        line = pattern.sub(by, line)
-    line = _SPACES.sub(" ", line).strip()
-    return re.sub(r"\s+([,.;:!?])", r"\1", line)
-
-
-def _initials(match: re.Match[str]) -> str:
-    """ "U.S." -> "U S": espeak would make a pause, or say "us"."""
-    letters = " ".join(re.findall("[A-Z]", match[1]))
-    if letters in ("A M", "P M"):
-        return match[1]
-    return letters + ("." if match[2] is not None else " " if match[1].endswith((" ", "\t")) else "")
