@@ -146,6 +146,8 @@ def _bare(words: Words, after: int, unit: int, language: Language) -> tuple[floa
     number = number_at(words, after, language) if after < len(words) else None
     if number is None or number.percent or number.fraction or not 1 <= number.value < 60 or unit not in (HOUR, MINUTE):
         return None
+    if words[after] == "one":
+        return None  # "the twenty minute one"
     if number.end < len(words) and words[number.end] not in _GOES_ON:
         return None
     return number.value, _SHORTER[unit], number.end

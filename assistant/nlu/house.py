@@ -18,6 +18,8 @@ KINDS: tuple[Kind, ...] = ("name", "area", "floor")
 
 _BETWEEN = frozenset({"in", "of", "on", "from", "at", "for", "over", "by"})
 _ARTICLES = frozenset({"the", "my", "our", "a", "that"})
+_LAMPS = {"lamp": ("light", "lights"), "light": ("lamp", "lights"), "lights": ("light", "lamps")}
+"""The desk light is the desk lamp; the kitchen light is any light of the kitchen."""
 _MAX_WORDS = 5
 
 
@@ -37,6 +39,8 @@ class _Entry:
     kind: Kind
     value: str
     words: tuple[str, ...]
+    own: bool = True
+    """A name that the owner gave, which may be misheard, too."""
 
     @property
     def squeezed(self) -> str:
@@ -52,7 +56,8 @@ class House:
         for entry in entries:
             if entry.squeezed and entry.squeezed not in self._exact:
                 self._exact[entry.squeezed] = entry
-                self._by_letter.setdefault(entry.squeezed[0], []).append(entry)
+                if entry.own:
+                    self._by_letter.setdefault(entry.squeezed[0], []).append(entry)
 
     @classmethod
     def of(cls, names: Mapping[str, Iterable[str]]) -> House:
@@ -65,9 +70,16 @@ class House:
             for part in parts
         ]
         others = [
-            _Entry(entry.kind, entry.value, tuple(words_of(same)))
+            _Entry(entry.kind, entry.value, tuple(words_of(same)), own=False)
             for entry in own
             for same in SAME.get(" ".join(entry.words), ())
+        ]
+        areas = {entry.words for entry in own if entry.kind == "area"}
+        others += [
+            _Entry(entry.kind, entry.value, (*entry.words[:-1], other), own=False)
+            for entry in own
+            if len(entry.words) > 1 and entry.words[:-1] not in areas
+            for other in _LAMPS.get(entry.words[-1], ())
         ]
         return cls([*own, *others])
 

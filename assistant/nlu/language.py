@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from assistant.nlu.words import word_list
+from assistant.nlu.words import word_list, word_set
 
 HOUR, MINUTE, SECOND = 3600, 60, 1
 DAY, WEEK = 24 * HOUR, 7 * 24 * HOUR
@@ -44,8 +44,8 @@ class Language:
     """What a recogniser writes for a number before a unit of time: "for minutes"."""
 
 
-_ONES = word_list("zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
-         " eighteen nineteen")  # fmt: skip
+_ONES = word_list("zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
+                  " sixteen seventeen eighteen nineteen")  # fmt: skip
 _TENS = word_list("twenty thirty forty fifty sixty seventy eighty ninety")
 
 ENGLISH = Language(
@@ -66,14 +66,10 @@ ENGLISH = Language(
     fractions={"half": 1 / 2, "halves": 1 / 2, "quarter": 1 / 4, "quarters": 1 / 4, "third": 1 / 3, "thirds": 1 / 3},
     counts={"dozen": 12, "couple": 2},
     of=frozenset({"of"}),
-    more=frozenset(
-        {"more", "extra", "additional", "further", "full", "whole", "little", "short", "entire", "other", "wee", "fewer"}
-        | {"less", "quick", "solid"}
-    ),
+    more=word_set("more extra additional further full whole little short entire other wee fewer less quick solid"),
     units={
         **dict.fromkeys(("hour", "hours", "hr", "hrs", "h", "our", "ours", "hour's"), HOUR),
-        **dict.fromkeys(("minute", "minutes", "min", "mins", "m", "minuet", "minuets", "minit", "minits", "minnits"), MINUTE),
-        **dict.fromkeys(("minute's", "minutes'"), MINUTE),
+        **dict.fromkeys(word_list("minute minutes min mins m minute's minuet minuets minit minits minnits"), MINUTE),
         **dict.fromkeys(("second", "seconds", "sec", "secs", "s"), SECOND),
         **dict.fromkeys(("day", "days"), DAY),
         **dict.fromkeys(("week", "weeks"), WEEK),
@@ -83,8 +79,8 @@ ENGLISH = Language(
     misheard={"to": 2, "too": 2, "for": 4, "fore": 4, "ate": 8, "won": 1, "tree": 3, "sex": 6, "tin": 10, "sicks": 6},
 )  # fmt: skip
 
-_EINS = word_list("null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn siebzehn"
-         " achtzehn neunzehn")  # fmt: skip
+_EINS = word_list("null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn"
+                  " sechzehn siebzehn achtzehn neunzehn")  # fmt: skip
 _ZEHNER = word_list("zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig")
 
 GERMAN = Language(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from assistant.nlu import slots_home, slots_levels, slots_lists, slots_media, slots_timers
+from assistant.nlu import slots_home, slots_levels, slots_lists, slots_media, slots_search, slots_timers
 from assistant.nlu.durations import Slots
 from assistant.nlu.fillers import STOPS
 from assistant.nlu.house import House
@@ -54,7 +54,7 @@ def slots_of(intent: str, text: str, house: House, language: str = "en") -> Slot
         return slots_media.anywhere(words, house)
     match intent:
         case "HassMediaSearchAndPlay":
-            return slots_media.search(words, house)
+            return slots_search.search(words, house)
         case "HassTurnOn" | "HassTurnOff":
             return slots_home.switched(words, house)
         case "HassGetState":
@@ -109,7 +109,7 @@ def _value(intent: str, wanted: str, words: list[str], house: House, table: Lang
         case "item":
             return slots_lists.item_answer(words)
         case "search_query" | "media_class":
-            return slots_media.search(["play", *words], house) or None
+            return slots_search.search(["play", *words], house) or None
         case "name" | "area" | "floor" | "domain":
             return _thing(words, house)
         case _:

@@ -5,22 +5,27 @@ from __future__ import annotations
 from assistant.nlu import slots_levels
 from assistant.nlu.house import House
 from assistant.nlu.language import Language
-from assistant.nlu.targets import Slots, target
+from assistant.nlu.targets import DOMAINS, Slots, anywhere, target
 from assistant.nlu.words import word_set
 
 _STATES = {
-    "on": "on", "off": "off", "open": "open", "opened": "open", "closed": "closed", "shut": "closed", "locked": "locked",
-    "unlocked": "unlocked", "home": "home", "running": "on", "going": "on", "lit": "on", "burning": "on", "bolted": "locked",
+    "on": "on", "off": "off", "open": "open", "opened": "open", "closed": "closed", "shut": "closed",
+        "locked": "locked",
+    "unlocked": "unlocked", "home": "home", "running": "on", "going": "on", "lit": "on", "burning": "on",
+        "bolted": "locked",
 }  # fmt: skip
 _DONE = {"turn": {"on": "on", "off": "off"}, "switch": {"on": "on", "off": "off"}, "lock": {"": "locked"},
          "unlock": {"": "unlocked"}, "close": {"": "closed"}, "shut": {"": "closed", "off": "off"},
          "leave": {"on": "on", "open": "open", "unlocked": "unlocked", "running": "on", "off": "off"}}  # fmt: skip
+_PEOPLE = word_set("anyone anybody someone somebody everyone everybody who nobody people he she mum dad kids")
 _COLORS = word_set(
-    "red green blue yellow orange purple pink white turquoise violet cyan magenta gold golden lime teal indigo amber brown"
+    "red green blue yellow orange purple pink white turquoise violet cyan magenta gold golden lime teal indigo amber"
+    " brown"
     " black lavender peach coral crimson aqua navy maroon beige silver lilac mint"
 )
 _SHADES = frozenset({"lime", "sky", "hot", "navy", "dark", "baby", "royal", "neon", "forest"})
-_COLORS_HEARD = {"read": "red", "blew": "blue", "perple": "purple", "wight": "white", "greenish": "green", "bluish": "blue",
+_COLORS_HEARD = {"read": "red", "blew": "blue", "perple": "purple", "wight": "white", "greenish": "green",
+    "bluish": "blue",
                  "reddish": "red", "yellowish": "yellow", "pinkish": "pink", "orangey": "orange"}  # fmt: skip
 _WHITES = {"warm": 2700, "warmer": 2700, "cool": 4000, "cold": 4000, "cooler": 4000, "colder": 4000}
 _NAMED_WHITES = {"daylight": 6500, "candlelight": 1900, "day light": 6500, "candle light": 1900}
@@ -36,9 +41,10 @@ def asked(words: list[str], house: House) -> Slots:
     """GetState."""
     slots = target(words, house)
     state = _state(words)
-    if state == "home" or {"anyone", "anybody", "someone", "somebody", "everyone"} & set(words) and "home" in words:
+    if state == "home":
         return {"state": "home"}
-    if slots.get("domain") == "cover" and state in (None, "on", "off") and {"up", "down"} & set(words):
+    covers = any(DOMAINS.get(word) == "cover" for word in words)
+    if covers and state in (None, "on", "off") and {"up", "down"} & set(words):
         state = "open" if "up" in words else "closed"
     if slots.get("name") == "all" or (state and slots.get("name") in ("anything", "doors locked")):
         slots.pop("name")
@@ -47,16 +53,20 @@ def asked(words: list[str], house: House) -> Slots:
 
 def _state(words: list[str]) -> str | None:
     """None when two are offered ("on or off"): then it is asked which."""
-    found = [_STATES[word] for word in words if word in _STATES and word != "home"]
+    if "home" in words and _PEOPLE & set(words):
+        return "home"
+    found = [
+        _STATES[word]
+        for word, after in zip(words, [*words[1:], ""], strict=True)
+        if word in _STATES and word != "home" and not (word == "on" and after in ("its", "the", "my", "our", "there"))
+    ]
     for index, word in enumerate(words):
-        if word in _DONE and ({"did", "have", "forget", "remember", "we", "i"} & set(words[:index])):
+        if word in _DONE and ({"did", "have", "has", "forget", "remember", "was"} & set(words[:index])):
             for particle, state in _DONE[word].items():
                 if not particle or particle in words[index + 1 :]:
                     return state
     if "or" in words and len(set(found)) > 1:
         return None
-    if "home" in words and not found:
-        return "home"
     # "is the light on in the bathroom": the state stands behind the thing, "on" elsewhere is a preposition
     return next((state for state in reversed(found) if state not in ("on", "off")), found[0] if found else None)
 
@@ -84,7 +94,7 @@ def light(words: list[str], house: House, language: Language) -> Slots:
         not slots and (way := slots_levels.direction([word for word in words if word not in ("on", "off")])) is not None
     ):
         slots["brightness_step"] = way
-    where = target(_without_values(words), house, _may_shine)
+    where = target(_without_values(words), house, _may_shine, near=True)
     if where.get("name") == "all":
         where = {"domain": "light"}
     return {**slots, **where}
@@ -95,8 +105,15 @@ def _named_brightness(words: list[str]) -> int | None:
     return 1 if named == 0 else named  # a light that is dimmed stays on
 
 
+_DARK = word_set(
+    "door kettle dishwasher vacuum sprinkler thermostat heater tv radio speaker machine blinds curtains conditioner"
+    " humidifier"
+    " camera lock"
+)
+
+
 def _may_shine(name: str) -> bool:
-    return not {"door", "kettle", "dishwasher", "vacuum", "sprinkler", "thermostat", "heater"} & set(name.split())
+    return not _DARK & set(name.split())
 
 
 def _color(words: list[str]) -> Slots:
@@ -134,10 +151,12 @@ def _without_values(words: list[str]) -> list[str]:
 
 
 _LEVEL_WORDS = word_set(
-    "half full max maximum minimum percent % low dim dimmer brighter bright brightness darker higher lower quarter third"
+    "half full max maximum minimum percent % low dim dimmer brighter bright brightness darker higher lower quarter"
+    " third"
     " colour color romantic glow cosy cozy mood soft softer stronger level least lot good deal notch notches somewhat"
     " smidge slowly warmer cooler shade hundred zero one two three four five six seven eight nine ten fifteen twenty"
-    " thirty forty fifty sixty seventy eighty ninety eleven twelve intensity kelvin k daylight candlelight dark blinding"
+    " thirty forty fifty sixty seventy eighty ninety eleven twelve intensity kelvin k daylight candlelight dark"
+    " blinding"
     " too very way less more much strong movie film"
 )
 
@@ -160,21 +179,5 @@ def climate(words: list[str], house: House, language: Language, *, setting: bool
     if places:
         slots["area" if places[-1].kind == "area" else "floor"] = places[-1].value
     elif not names:
-        slots |= _unknown_room(words, house)
+        slots |= anywhere(words, [], house)
     return slots
-
-
-_ROOMS = word_set(
-    "den study conservatory greenhouse playroom cabin studio salon pantry landing porch patio shed loft cellar utility"
-    " library gym sauna lobby upstairs downstairs closet terrace balcony cinema workshop flat"
-)
-
-
-def _unknown_room(words: list[str], house: House) -> Slots:
-    """A room that the house does not have, so that it can be said."""
-    for index, word in enumerate(words):
-        if word == "room" and index and words[index - 1] not in ("this", "my", "the", "in", "our", "your", "is", "a"):
-            return {"area": f"{words[index - 1]} room"}
-        if word in _ROOMS:
-            return {"floor" if word in house.floors else "area": word}
-    return {}

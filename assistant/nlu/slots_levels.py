@@ -14,15 +14,18 @@ _BOTTOM = word_set("min minimum lowest quietest minimal dimmest faintest")
 _TO = word_set("to at on level volume brightness be percent loudness sound than setting number two is is's down up")
 _COUNTED = word_set("notch notches step steps tick ticks touch bit bits click clicks songs tracks levels")
 _UP = word_set(
-    "up louder increase raise boost crank pump amplify higher blast more brighter brighten lighten intensify upper raising"
+    "up plus louder increase raise boost crank pump amplify higher blast more brighter brighten lighten intensify"
+    " upper raising"
     " increased stronger loud bump"
 )
 _DOWN = word_set(
-    "down quieter softer lower decrease reduce less drop ease tone quiet dim dimmer darker soften darken fade fainter"
+    "down minus quieter softer lower decrease reduce less drop ease tone quiet dim dimmer darker soften darken fade"
+    " fainter"
     " weaker lowered gentler calmer lessen dimmed hush reduced off gloomier dampen low"
 )
 _COMPLAINTS_DOWN = word_set(
-    "loud noisy deafening blaring blasting racket shouting headache bright blinding dazzling harsh glaring strong screaming"
+    "loud noisy deafening blaring blasting racket shouting headache bright blinding dazzling harsh glaring strong"
+    " screaming"
     " yelling ears hurts hurting"
 )
 _COMPLAINTS_UP = word_set("quiet faint soft silent hear whispering dark dim gloomy see low mumbling oomph")
@@ -38,18 +41,28 @@ def free_numbers(words: list[str], language: Language, taken: Iterable[int] = ()
         number
         for number in numbers(words, language)
         if number.start not in used
+        and not _pronoun(words, number)
         and not (number.end < len(words) and words[number.end] in _COUNTED | {"more"})
         and not (number.start and words[number.start - 1] in ("not", "than"))
     ]
 
 
+def _pronoun(words: list[str], number: Number) -> bool:
+    """ "i love this one"."""
+    before = words[number.start - 1] if number.start else ""
+    return words[number.start : number.end] == ["one"] and before not in _TO | {"by", "about"}
+
+
 def level(words: list[str], language: Language, taken: Iterable[int] = ()) -> int | float | None:
     """A level of 0-100 as it was said: also 150, or -5."""
     found = free_numbers(words, language, taken)
+    named = named_level(words)
+    if named is not None and all(number.fraction for number in found):
+        return named
     if found:
         after_to = [number for number in found if number.percent or (number.start and words[number.start - 1] in _TO)]
         return percent((after_to or found)[-1])
-    return named_level(words)
+    return named
 
 
 def named_level(words: list[str]) -> int | None:
@@ -105,9 +118,7 @@ def direction(words: list[str]) -> str | None:
             strong = "up" if word in ("loud", "bright", "strong") else "down"
         elif turned and word in _COMPLAINTS_DOWN | {"loud"}:
             strong = "down"
-        elif turned and word in _COMPLAINTS_UP:
-            strong = "up"
-        elif word in _UP and not (word == "loud" and complained):
+        elif (turned and word in _COMPLAINTS_UP) or (word in _UP and not (word == "loud" and complained)):
             strong = "up"
         elif word in _DOWN and not (word in _WEAK and complained and word != "off" and word != "lower"):
             strong = "down"

@@ -8,141 +8,166 @@ from assistant.nlu.fillers import FILLERS
 from assistant.nlu.targets import Slots
 from assistant.nlu.words import joined, trimmed, word_set
 
-_LIST = (
-    r"(?:(?:the|my|our|this|your|that|a) )*(?:(?:(?:shopping|grocery|groceries|food|supermarket|todo)(?: (?:lists?|lisp))?"
-    r"|lists?|lisp)(?: of (?:shopping|things to (?:buy|get)|groceries))?)"
-)
-_LIST_ALONE = (
-    rf"(?:(?:the|my|our|this|your) )*(?:(?:shopping|grocery|groceries|food) (?:lists?|lisp)|lists?|groceries|shopping)"
-)
+_OWN = r"(?:(?:the|my|our|this|your|that|a) )*"
+_LISTS = r"(?:lists?|lisp)"
+_OF_WHAT = r"(?: of (?:shopping|things(?: to (?:buy|get))?|groceries))?"
+_LIST = rf"{_OWN}(?:(?:shopping|grocery|groceries|food|supermarket)(?: {_LISTS})?|{_LISTS}){_OF_WHAT}"
+_THE_LIST = rf"{_OWN}(?:(?:shopping|grocery|groceries|food) {_LISTS}|{_LISTS}|groceries|shopping)"
+_MUST = r"(?:(?:must|has to|have to|had to|needs? to|should|can|could) )?(?:(?:go|goes|be|come|added|put) )?"
 _ON_LIST = re.compile(
-    rf"\s*\b(?:also )?(?:(?:must|has to|have to|needs? to|should|can|could)? ?(?:go|goes|be|come|added|put) )?"
-    rf"(?:to|on ?to|onto|on|in|into|from|off of|off|of|at|for|too|two|down on|up on|with|over to) {_LIST}"
-    r"(?: (?:too|also|as well|obviously|again|now|please))*(?=\s|$)"
+    rf"\s*\b(?:also )?{_MUST}(?:to|on ?to|on|in|into|from|off of|off|of|at|for|too|two|down on|up on|with|over to) "
+    rf"(?:{_LIST}|there)(?: (?:too|also|as well|obviously|again|now|please))*(?=\s|$)"
 )
 _LIST_FIRST = re.compile(
-    rf"^{_LIST_ALONE}(?: (?:needs?|should have|add|put|has to have|wants?|include|get|also))*\s+(?=\S)"
+    rf"^{_THE_LIST}(?: (?:needs?|should have|add|put|has to have|wants?|include|get|also))*\s+(?=\S)"
 )
-_LIST_SOMEWHERE = re.compile(rf"\b{_LIST_ALONE}\s*$")
-_THEM = r"(?:it|them|that|those|this|some|one|these|him)"
+_LIST_LAST = re.compile(rf"\b{_THE_LIST}\s*$")
+_ASKING = r"(?:so |and |then |just |better |please |you can |can you |could you |love |dear |mate )*"
+
+_THEM = r"(?:it|them|that|those|this|some|one|these)"
+_THEM_ALONE = re.compile(rf"{_THEM}(?= (?:to|on|off|in|down|out|please|too|up)\b|$)")
+_ADD_WORDS = (
+    r"(?:add|ad|put|append|include|chuck|bung|stick|pop|write down|write|jot down|jot|note down|note|get|throw|place"
+    r"|enter"
+    r"|insert|log|scribble|register|save|record|toss|slap|sling|plop)"
+)
 _ADD_THEM = re.compile(
-    rf"\s+(?:so |and |then |just |better )*(?:please |can you |could you |you can )?(?:add|put|write|note|stick|get|pop|jot|include|chuck|order|buy)"
-    rf" {_THEM}(?: (?:on|down|there|in))?(?: (?:to|on|in) (?:there|it))?(?: .{{0,12}})?$"
+    rf"\s+{_ASKING}(?:{_ADD_WORDS}|order|buy) {_THEM}(?: (?:on|down|there|in|to it|on it|please|now|too|for me"
+    rf"|again))*$"
 )
 _ADD = re.compile(
-    r"\b(?:add|ad|at(?= \w+ (?:and|to|on))|put|append|include|chuck|bung|stick|pop|write down|write|jot down|jot|note down|note"
-    r"|get|throw|place|enter|insert|log|scribble|whack|register|save|record|toss|slap|sling|plop)\b"
-    r"(?: (?:down|in|me|us|on|please|also|like|some more))*\s+(?=\S)"
+    rf"\b(?:{_ADD_WORDS}|at(?= \w+ (?:and|to|on)))\b(?: (?:down|in|me|us|on|please|also|like|some more))*\s+"
 )
+_WHO = r"(?:i|we|you|he|she|they|house|kids|dog|cat|list)"
+_IS = r"(?:'?re|'?ve|'?m| are| have| am| is)?"
+_OFTEN = r"(?: (?:also|really|just|still|do|will|should|must|got to|have to|gotta))?"
 _NEED = re.compile(
-    r"\b(?:(?:i|we|you|he|she|they|house|kids|dog|cat|list)(?:'?re|'?ve|'?m| are| have| am| is)?(?: (?:also|really|just|still|do|will|should|must|got to|have to|gotta))?"
-    r" ?(?:need|needs|buy|want|wants|get|require)(?: (?:to (?:buy|get|pick up|have)|more))*"
-    r"|(?:run|ran|running|all|nearly|almost|clean)? ?out of|(?:running |getting |a bit )?low on|short of"
-    r"|(?:used|ate|finished|drank|had)(?: up)?(?: (?:the|all))? (?:last|end|rest)(?: bit)? of|last of|no more|no"
-    r"|remember to (?:buy|get)|remind me to (?:buy|get)|forget(?: to (?:buy|get|pick up))?|should (?:buy|get)|need to (?:buy|get)"
-    r"|have no more|without|need|buy|pick up|there(?:'?s| is) no(?: more)?|theres no(?: more)?|going to need|(?:used|ate) all(?: of)?)\b\s*(?:any |some )?(?=\S)"
+    r"\b(?:"
+    rf"{_WHO}{_IS}{_OFTEN} ?(?:needs?|buy|wants?|get|requires?)(?: (?:to (?:buy|get|pick up|have)|more))*"
+    r"|(?:(?:run|ran|running|all|nearly|almost|clean) )?out of|(?:running |getting |a bit )?(?:low on|short (?:of|on))"
+    r"|(?:used|ate|finished|drank|had)(?: up)?(?: (?:the|all))? (?:last|end|rest)(?: bit)? of|last of|no more"
+    r"|(?:remember|remind me|need|going|forget) to (?:buy|get|pick up)|forget|should (?:buy|get)"
+    r"|have no(?: more)?|havent got(?: any)?|without|needs?|buy|pick up|there(?:'?s| is) no(?: more| any)?"
+    r"|(?:used|ate) all(?: of)?|(?:(?:can|could|may) (?:we|i|you)|^we) have"
+    r")\b\s*(?:any |some |more )?(?=\S)"
 )
 _FINISHED = re.compile(
     r"^(?:the |our |my )?(.+?) (?:is|are|has|have|ran|run)(?: all| nearly| almost)? (?:finished|gone|empty|out|low)\b"
 )
 _GO_ON = re.compile(
-    r"^(?:the )?(.+?) (?:go|goes|have to go|has to go|need to be|needs to be|should be|as well|also|too|add|too please)$"
+    r"^(?:the )?(.+?) (?:go|goes|have to go|has to go|needs? to be|should be|as well|also|too|add|too please)$"
 )
+_HOW_CALLED = re.compile(r"\bhow (?:is it|do you|its|is that) (?:called|say|call it)\s+")
 
 _DONE_WORDS = (
-    r"(?:done|bought|got|purchased|complete[d]?|finished|sorted|found|checked|ticked|crossed|collected|picked up)"
+    r"(?:done|bought|got|purchased|completed?|finished|sorted|found|checked|ticked|crossed|collected|picked up)"
 )
 _TAKE_OFF = (
-    r"(?:tick(?:ed)? off|ticked?|cross(?:ed)? off|cross(?:ed)? out|cross|check(?:ed)? off|check(?:ed)? out|check|mark(?:ed)? off|mark"
-    r"|complete(?: the item| item)?|take off|take of|take out|take|remove|delete|scratch(?: off| out)?|strike(?: off| out| through)?"
-    r"|drop|ditch|lose|get rid of|erase|clear|scrap|kick|cut|wipe|bin|pull|get|forget(?: about)?|scrub(?: off)?|score off|put a line through)"
+    r"(?:tick(?:ed|ing)?(?: off)?|cross(?:ed|ing)?(?: off| out)?|check(?:ed|ing)?(?: off| out)?|mark(?:ed)?(?: off)?"
+    r"|complete(?: the item| item)?|tak(?:e|ing)(?: off| of| out)?|remov(?:e|ing)|delet(?:e|ing)|scratch(?: off| out)?"
+    r"|strike(?: off| out| through)?|drop|ditch|lose|get rid of|erase|clear|scrap|kick|cut|wipe|pull|get"
+    r"|forget(?: about)?|scrub(?: off)?|score off|put a line through|(?:check|tick) ?mark (?:next to|on|by)|set"
+    r"|bin(?= (?:the|my|that)\b))"
 )
+_PEOPLE = r"(?:(?:i|we|dad|daddy|mum|mom|mummy|mommy|he|she|they|somebody|someone)\b)?"
 _HAVE = (
-    r"(?:(?:i|we|dad|daddy|mum|mom|mummy|he|she|they|somebody|someone)?(?:'?ve|'?s|'?d| have| has| had)?(?: already| just| now| finally| also)*"
-    r" ?(?:bought|got|have|picked up|pick up|grabbed|found|purchased|collected|ordered|brought|put)|no need (?:for|to (?:buy|get)|of)"
-    r"|(?:i|we) (?:do not|don'?t|won'?t|wont|no longer) (?:need|want)(?: to buy| to get)?|dont need|don't need|already (?:have|got))"
+    rf"(?:{_PEOPLE}(?:'?ve|'?s|'?d| have| has| had)?(?: already| just| now| finally| also)* ?"
+    r"(?:bought|got|have(?: already)?|picked up|pick up|grabbed|found|purchased|collected|ordered|brought|put)"
+    r"|im holding|i'm holding|(?:we|i)'?ve enough|have enough|no need (?:for|to (?:buy|get)|of)|out of|had no"
+    r"|gave (?:me|us)(?: the)?(?: last)?"
+    r"|(?:i|we) (?:do not|don'?t|won'?t|no longer) (?:need|want)(?: to buy| to get)?|don'?t need|already (?:have|got))"
 )
 _THEN_OFF = re.compile(
-    rf"\s+(?:so |and |then |please |you can |can you |could you |love |dear )*(?:{_TAKE_OFF}) {_THEM}\b.*$"
-    r"|\s+(?:tick|check|done)(?: tick| check)*$"
+    rf"\s+{_ASKING}{_TAKE_OFF}(?: {_THEM}| that one)(?: (?:off|out|both|all|now|please|again|done))*$"
+    rf"|\s+{_ASKING}{_TAKE_OFF} (?:off|from)$|\s+(?:tick|check|done)(?: tick| check)*$"
+    r"|\s+(?:so )?(?:those|these|it|they|that|this) (?:is|are|can|can come|come|can go)\b.*$"
 )
-_OFF_VERB = re.compile(rf"\b{_TAKE_OFF}\b(?: (?:the last thing|off|like|whatsit|item))*\s+(?=\S)")
-_HAVE_VERB = re.compile(rf"\b{_HAVE}\b(?: (?:already|the last|just))*\s+(?=\S)")
+_OFF_VERB = re.compile(rf"\b{_TAKE_OFF}\b(?: (?:the last thing|off|like|whatsit|item|please))*\s+(?=\S)")
+_HAVE_VERB = re.compile(rf"\b{_HAVE}\b(?: (?:already|the last|just|now))*\s+(?=\S)")
 _IS_DONE = re.compile(
-    rf"^(?:the |our |my )?(.+?)(?: (?:is|are|was|were|can|has|have|theyre|they're|its|it's|i|we))?(?: (?:been|be|already|all|now|have|come))*"
+    r"^(?:the |our |my )?(.+?)(?: (?:is|are|was|were|can|has|have|theyre|they're|its|it's|i|we))?"
+    r"(?: (?:been|be|already|all|now|have|come))*"
     rf" (?:{_DONE_WORDS}|off|in (?:the|my) (?:trolley|basket|cart|bag|fridge|car)|tick|check|have|come off)\b.*$"
 )
 _REST_OFF = re.compile(
-    rf"(?:\s+(?:off|out|of|as|from|anymore|any more|already|now|again|is|are|all|too|in|on|{_DONE_WORDS}|no longer needed))+$"
+    r"(?:\s+(?:off|out|of|as|from|anymore|any more|already|now|again|is|are|all|too|in|on|to|both|please|dear|love"
+    r"|for me"
+    rf"|{_DONE_WORDS}|no longer needed|not needed|and|can|could|be|come))+$"
 )
 _REASONS = re.compile(
-    r"\s+(?:(?:i|ive|i've|we|weve|we've|they|theyre|they're|he|she|dad|mum|mom|sarah|nobody|somebody|its|it's|hes|shes|were|we're|the \w+s)\b"
-    r"(?! (?:and|to)\b)|because|cause|before|so (?:i|we)|in the (?:trolley|basket|cart)|for (?:me|us|sunday|saturday|tomorrow|tonight|dinner)$|when|quick$"
-    r"|thats?|my hands|\bthe nice ones).*$"
+    r"\s+(?:(?:i|im|i'm|ive|i've|we|weve|we've|they|theyre|they're|he|she|dad|mum|mom|nobody|somebody|its|it's|hes"
+    r"|shes|were"
+    r"|we're|thats?|you)\b(?! (?:and|to)\b)|because|cause|before|so (?:i|we)|in (?:the|my) (?:trolley|basket|cart)"
+    r"|for (?:me|us|tomorrow|tonight|dinner|(?:mon|tues|wednes|thurs|fri|satur|sun)day)$|when|quick$|my hands"
+    r"|the nice ones"
+    r"|will you|would you|and that'?s).*$"
 )
-_FRONT = word_set("the my our some a an any more of also as well too like please that")
-_KEEP_ARTICLE = word_set("a an")
-_UNITS = word_set(
-    "dozen couple bottle pack packet loaf bag box tin can carton jar pint kilo pound bunch bit lot few half litre"
+_FRONT = word_set("the my our some a an any more of also as well too like please that off no with next to")
+_FILLERS = FILLERS - {"honey"}  # which people buy
+_AFTER = word_set("also well as there obviously down on and off")
+_MEASURES = word_set(
+    "dozen couple bottle bottles pack packet loaf bag box tin can carton jar pint kilo pound bunch bit lot few half"
+    " litre"
 )
 
 
 def item(intent: str, words: list[str]) -> Slots:
     """The item or items, as they were said, in one piece."""
-    text = joined(trimmed(words, FILLERS, FILLERS))
+    text = joined(trimmed(words, _FILLERS, _FILLERS))
     found = _completed(text) if intent.endswith("CompleteItem") else _added(text)
     return {"item": found} if found else {}
 
 
 def item_answer(words: list[str]) -> Slots | None:
-    found = _clean(joined(words)) or _added(joined(words))
+    """Of "milk and eggs please", or of a whole sentence once more."""
+    found = _added(joined(trimmed(words, _FILLERS, _FILLERS)))
     return {"item": found} if found else None
 
 
 def _added(text: str) -> str:
+    text = _HOW_CALLED.sub("", text)
     text, on_list = _ON_LIST.subn("", text)
-    text = text.strip()
-    text = _LIST_FIRST.sub("", text)
-    text = _ADD_THEM.sub("", f" {text}").strip()
-    text = _LIST_SOMEWHERE.sub("", text).strip() if on_list == 0 else text
-    add = None
-    for add in _ADD.finditer(text):
-        if not re.match(rf"{_THEM}\b", text[add.end() :]):
-            break
-    if add is not None and _clean(text[add.end() :]):
-        return _clean(text[add.end() :])
-    if finished := _FINISHED.match(text):
-        return _clean(finished[1])
+    text = _ADD_THEM.sub("", " " + _LIST_FIRST.sub("", text.strip())).strip()
+    text = text if on_list else _LIST_LAST.sub("", text).strip()
+    adding = [add for add in _ADD.finditer(text) if not _THEM_ALONE.match(text, add.end())]
+    for add in reversed(adding):
+        if found := _clean(text[add.end() :]):
+            return found
     if need := _NEED.search(text):
         return _clean(text[need.end() :])
+    if finished := _FINISHED.match(text):
+        return _clean(finished[1])
     if go := _GO_ON.match(text):
         return _clean(go[1])
     return _clean(text)
 
 
 def _completed(text: str) -> str:
+    text = _LIST_FIRST.sub("", text)
     text = _ON_LIST.sub(" off", f" {text}").strip()
     text = _THEN_OFF.sub("", f" {text}").strip()
-    off = _OFF_VERB.search(text)
-    have = _HAVE_VERB.search(text)
-    if off and not re.match(rf"{_THEM}\b", text[off.end() :]):
-        return _clean(_REST_OFF.sub("", _REASONS.sub("", _REST_OFF.sub("", text[off.end() :]))))
-    if have:
-        return _clean(_REST_OFF.sub("", _REASONS.sub("", text[have.end() :])))
+    offs = [off for off in _OFF_VERB.finditer(text) if not _THEM_ALONE.match(text, off.end())]
+    if offs and (found := _clean_done(text[offs[-1].end() :])):
+        return found
+    if have := _HAVE_VERB.search(text):
+        return _clean_done(text[have.end() :])
+    text = text.rpartition(" so ")[2]
+    text = re.sub(rf"^{_TAKE_OFF} {_THEM}(?: off)? ", "", text)
     if done := _IS_DONE.match(text):
         return _clean(done[1])
+    return _clean_done(text)
+
+
+def _clean_done(text: str) -> str:
+    text = _REASONS.sub("", re.sub(r"(?<=\S)\s+off\b.*$", "", text))
     return _clean(_REST_OFF.sub("", text))
 
 
 def _clean(text: str) -> str:
     """Without a reason behind it, without articles in front: "a dozen eggs" keeps its "a"."""
-    words = trimmed(
-        _REASONS.sub("", f" {text}").split(),
-        FILLERS,
-        FILLERS | {"also", "well", "as", "there", "obviously", "down", "on"},
-    )
-    while words and words[0] in _FRONT | FILLERS:
-        if words[0] in _KEEP_ARTICLE and words[1:2] and words[1] in _UNITS:
+    words = trimmed(_REASONS.sub("", text).split(), _FILLERS, _FILLERS | _AFTER)
+    while words and words[0] in _FRONT | _FILLERS:
+        if words[0] in ("a", "an") and words[1:2] and words[1] in _MEASURES:
             break
         words = words[1:]
     return joined(words)
@@ -154,14 +179,10 @@ _DAYS = (
     (re.compile(r"\btomorrow'?s?\b"), 1),
     (re.compile(r"\byesterday'?s?\b"), -1),
 )
-_PARTS = (
-    (
-        re.compile(r"\bwhat time\b|\bthe time\b|\btime and (?:the )?(?:date|day)\b|\b(?:date|day) and (?:the )?time\b"),
-        "time",
-    ),
-    (re.compile(r"\byear (?:is|are|it|do|now|we)\b|\b(?:which|what|current|the) year\b(?!.*\bdate\b)"), "year"),
-    (re.compile(r"\b(?:which|what|current|the|this) month\b(?!.*\bday\b)|\bmonth (?:is|are|it)\b"), "month"),
-)
+_TIME = re.compile(r"\bwhat time\b|\bthe time\b|\btime and (?:the )?(?:date|day)\b|\b(?:date|day) and (?:the )?time\b")
+_YEAR = re.compile(r"\byear (?:is|are|it|do|now|we)\b|\b(?:which|what|current|the|whats) year\b")
+_MONTH = re.compile(r"\b(?:which|what|current|the|this) month\b|\bmonth (?:is|are|it)\b")
+_DAY = re.compile(r"\b(?:date|day|weekday)\b")
 
 
 def date(words: list[str]) -> Slots:
@@ -172,7 +193,11 @@ def date(words: list[str]) -> Slots:
         if pattern.search(text):
             slots["offset_days"] = days
             break
-    part = next((part for pattern, part in _PARTS if pattern.search(text)), None)
-    if part and not re.search(r"day of the month|date.*with the year", text):
-        slots["part"] = part
+    if _TIME.search(text):
+        slots["part"] = "time"
+    elif not _DAY.search(text):
+        if _YEAR.search(text):
+            slots["part"] = "year"
+        elif _MONTH.search(text):
+            slots["part"] = "month"
     return slots

@@ -16,37 +16,50 @@ Slots = dict[str, str | int | float]
 
 DOMAINS = {
     **dict.fromkeys(
-        "light lights lamp lamps bulb bulbs lighting spotlight spotlights chandelier lice lites".split(), "light"
+        word_set("light lights lamp lamps bulb bulbs lighting spotlight spotlights spots chandelier"), "light"
     ),
     **dict.fromkeys(word_set("fan fans ventilator ventilators"), "fan"),
     **dict.fromkeys(
-        "blind blinds curtain curtains shutter shutters shade shades drape drapes cover covers".split(), "cover"
+        word_set("blind blinds curtain curtains shutter shutters shade shades drape drapes cover covers"), "cover"
     ),
     **dict.fromkeys(word_set("lock locks"), "lock"),
     **dict.fromkeys(word_set("switch switches plug plugs socket sockets outlet outlets"), "switch"),
     **dict.fromkeys(word_set("speaker speakers"), "media_player"),
 }
+_HEARD = {"lamb": "lamp", "lam": "lamp", "lambs": "lamps", "lice": "lights", "lites": "lights"}
 _DOORS = frozenset({"door", "doors"})
 _LOCKING = word_set("lock locks unlock locked unlocked bolt unbolt locking")
 _ACTIONS = word_set(
     "turn switch put get make set open close shut lock unlock start stop begin kill flick hit power fire activate"
-    " deactivate enable disable raise lower pull draw roll bring run cut knock flip dim brighten bolt unbolt crank is are"
+    " deactivate enable disable raise lower pull draw roll bring run cut knock flip dim brighten bolt unbolt crank is"
+    " are"
     " was were leave left whether if does did of has have check whats what's state status about fade soften change give"
     " want need turning switching shutting take increase decrease reduce up tone go lets swish pop stick"
 )
 _PARTICLES = frozenset({"on", "off", "up", "down", "out", "the", "all", "my", "both"})
+ROOMS = word_set(
+    "den study conservatory greenhouse playroom cabin studio salon pantry landing porch patio shed loft cellar"
+    " library gym"
+    " lobby closet terrace balcony workshop utility"
+)
+"""That many houses have, for saying that this one does not."""
 _FLOOR_WORDS = frozenset({"upstairs", "downstairs"})
 _PLACE = frozenset({"in", "at", "on", "for", "of", "inside", "throughout", "out", "around"})
 _NEXT_TO = frozenset(
     {"by", "over", "beside", "behind", "under", "near", "above", "next", "at", "on", "outside", "below", "in"}
 )
 _STATE_WORDS = word_set(
-    "on off open opened closed shut locked unlocked running going lit home finished done ready still yet properly up down"
-    " burning switched turned plugged working active charging armed bolted empty currently moment anything anyone anybody"
+    "on off open opened closed shut locked unlocked running going lit home finished done ready still yet properly up"
+    " down"
+    " burning switched turned plugged working active charging armed bolted empty currently moment anything anyone"
+    " anybody"
     " left people temperature brightness colour color light level battery percent half full max maximum minimum bright"
-    " power things thing house home device devices setting mode red green blue yellow white"
+    " power things thing something nothing house home device devices setting mode red green blue yellow white here"
+    " there"
+    " room many which what much any warming long enough no more using lock"
 )
 _EVERYTHING = frozenset({"everything", "all"})
+_BEFORE_NEAR = tuple([word] for word in ("the", "my", "our", "those", "that", "both"))
 _NOT_THINGS = STOPS | _STATE_WORDS | _ACTIONS | _EVERYTHING
 
 
@@ -57,20 +70,30 @@ class _Candidate:
     end: int
 
 
-def target(words: list[str], house: House, wanted: Callable[[str], bool] = lambda name: True) -> Slots:
-    """name, area and domain, as far as said; `wanted` says which of the known names may be meant."""
+def target(
+    words: list[str], house: House, wanted: Callable[[str], bool] = lambda name: True, *, near: bool = False
+) -> Slots:
+    """name, area and domain, as far as said; `wanted` says which of the known names may be meant. With `near`, an
+    unknown thing counts only where an article and a word of action stand before it."""
+    words = [_HEARD.get(word, word) for word in words]
     found = [one for one in house.find(words) if one.kind != "name" or wanted(one.value)]
     places = [one for one in found if one.kind != "name"]
     candidates = [_named(one, places, words) for one in found if one.kind == "name"]
     candidates += _kinds(words, found, house)
     if not candidates:
-        thing = unknown(words, found)
-        area = nearest(words, places)
-        if thing is None:
-            everything = {"name": "all"} if not area and _EVERYTHING & set(words) else {}
-            return area_slots(area) if area else _unknown_floor(words, house) or dict(everything)
-        return {"name": thing, **(area_slots(area) if area else {})}
-    return min(candidates, key=lambda one: effort(words, one.start, one.end)).slots
+        where = anywhere(words, places, house)
+        thing = unknown(words, found, near=near) if not (near and where) else None
+        if "everything" in words or (thing is None and "all" in words):
+            return where or {"name": "all"}
+        if thing is not None and thing in where.values():
+            return {"name": thing}
+        return {**({"name": thing} if thing else {}), **where}
+    return min(candidates, key=lambda one: effort(words, one.start, one.end) + _unlikely(words, one)).slots
+
+
+def _unlikely(words: Sequence[str], one: _Candidate) -> int:
+    """Any door is mentioned more often than it is meant."""
+    return 4 if _DOORS & set(words[one.start : one.end]) and "name" not in one.slots else 0
 
 
 def effort(words: Sequence[str], start: int, end: int) -> float:
@@ -90,10 +113,26 @@ def nearest(words: Sequence[str], places: list[Found]) -> Found | None:
     return min(places, key=lambda one: effort(words, one.start, one.end)) if places else None
 
 
+def anywhere(words: Sequence[str], places: list[Found], house: House) -> Slots:
+    """The room of the sentence, known or not: {} without one."""
+    place = nearest(words, places)
+    if place is not None:
+        return area_slots(place)
+    for index, word in enumerate(words):
+        before = words[index - 1] if index else "the"
+        if word == "room" and before not in _NOT_THINGS:
+            return {"area": f"{before} room"}
+        if word in _FLOOR_WORDS or (word in ROOMS and before in ARTICLES | {"in", "to"} and before not in ("a", "an")):
+            return _floor(word, house)
+    return {}
+
+
 def _named(one: Found, places: list[Found], words: list[str]) -> _Candidate:
     slots: Slots = {"name": one.value}
     for place in places:
         between = words[one.end : place.start]
+        while len(between) > 1 and between[0] in _STATE_WORDS | FILLERS and between[1] not in ARTICLES:
+            between = between[1:]  # "the heater going in the office"
         if place.end == one.start or (0 < len(between) <= 3 and between[0] in _PLACE and set(between[1:]) <= ARTICLES):
             slots |= area_slots(place)
     return _Candidate(slots, one.start, one.end)
@@ -130,7 +169,7 @@ def _kind(words: list[str], at: int, domain: str, found: list[Found], house: Hou
             place, start = before, before.start
             continue
         word = words[start - 1]
-        if word in _NOT_THINGS - {"night", "kids", "left"} or word in DOMAINS or at - start >= 3:
+        if word in _NOT_THINGS - {"night"} or word in DOMAINS or at - start >= 3:
             break
         start -= 1
         if word in _FLOOR_WORDS:
@@ -144,11 +183,26 @@ def _kind(words: list[str], at: int, domain: str, found: list[Found], house: Hou
         slots |= area_slots(place)
     elif (behind := _behind(words, end, found, house)) is not None:
         more, end = behind
-        if "beside" in more:
+        if "beside" in more and domain == "cover":
+            pass
+        elif "beside" in more:
             slots = {"name": joined([*modifiers, words[at], *str(more["beside"]).split()])}
         else:
             slots |= more
-    return _Candidate(slots, start, end)
+    if "area" not in slots and "floor" not in slots and "name" not in slots:
+        slots |= anywhere(words, [one for one in found if one.kind != "name"], house)
+    return _Candidate(_own_name(slots, words[at], house), start, end)
+
+
+def _own_name(slots: Slots, word: str, house: House) -> Slots:
+    """The curtains of the living room may be known by that name."""
+    if "name" in slots or "area" not in slots:
+        return slots
+    stem = word.removesuffix("s")
+    known = next(
+        (f"{slots['area']} {form}" for form in (stem, stem + "s") if f"{slots['area']} {form}" in house.names), ""
+    )
+    return {"name": known} if known else slots
 
 
 def _behind(words: list[str], start: int, found: list[Found], house: House) -> tuple[Slots, int] | None:
@@ -175,6 +229,8 @@ def _behind(words: list[str], start: int, found: list[Found], house: House) -> t
         end += 1
     if end == thing or (end == len(words) and words[at] == "on" and thing == at + 1):
         return None
+    if words[end : end + 1] == ["room"]:
+        end += 1
     beside = joined(words[thing:end])
     if words[at] == "in" and beside != "corner":
         return {"area": beside}, end
@@ -185,11 +241,7 @@ def _floor(word: str, house: House) -> Slots:
     return {"floor" if word in house.floors else "area": word}
 
 
-def _unknown_floor(words: list[str], house: House) -> Slots:
-    return next((_floor(word, house) for word in words if word in _FLOOR_WORDS), {})
-
-
-def unknown(words: list[str], found: list[Found]) -> str | None:
+def unknown(words: list[str], found: list[Found], *, near: bool = False) -> str | None:
     """The words of a thing that the house does not know: those that are nothing else, nearest to the action."""
     taken = {index for one in found for index in range(one.start, one.end)}
     runs: list[tuple[int, int]] = []
@@ -200,8 +252,16 @@ def unknown(words: list[str], found: list[Found]) -> str | None:
             runs[-1] = (runs[-1][0], index + 1)
         else:
             runs.append((index, index + 1))
+    if near:
+        runs = [run for run in runs if words[run[0] - 1 : run[0]] in _BEFORE_NEAR and effort(words, *run) <= 3]
     if not runs:
         return None
     start, end = min(runs, key=lambda run: (effort(words, *run), run))
+    if (
+        start
+        and words[start - 1] in ("back", "front", "left", "right", "top")
+        and words[start - 2 : start - 1] != ["turn"]
+    ):
+        start -= 1
     name = trimmed(words[start:end], FILLERS | ARTICLES, FILLERS | CLAUSES)
     return joined(name) or None
