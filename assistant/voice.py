@@ -7,7 +7,6 @@ through it comes back to idle. Knows the pipeline as a function and opens no dev
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import time
 import uuid
@@ -38,12 +37,11 @@ from assistant.voice_front import Front
 from assistant.voice_interrupt import StopListener
 from assistant.voice_live import Utterance
 from assistant.voice_report import VoiceReport
-from assistant.voice_ring import Ring, Ringer
+from assistant.voice_ring import BEAT_S, Ring, Ringer
 from assistant.voice_say import ended, outcome
 from assistant.voice_sessions import PATIENCE_S, Sessions
 from assistant.voice_sink import Sinks
 from assistant.voice_states import DEADLINES_S, States
-from assistant.voice_stop import means_stop
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +64,7 @@ class Voice:
         thinking_after_s: float = 1.0,
         deadlines_s: Mapping[VoiceState, float] = DEADLINES_S,
         clock: Callable[[], float] = time.monotonic,
+        ring_beat_s: float = BEAT_S,
     ) -> None:
         """`front` makes the handle of the audio process, given who takes its packets. `transcribe`: a short utterance,
         aside from everything else; "" where there is no room for it."""
@@ -85,8 +84,8 @@ class Voice:
         """What was said, by query; like the sinks, of those that run or put their things away."""
         self._cues = Cues(self._front.send)
         self._report = VoiceReport(emit)
-        means = functools.partial(means_stop, ringing=lambda: self._ringer.ringing)
-        self._stops = StopListener(self._sessions.open, self._sessions.close, transcribe, self.stop, means)
+        self._stops = StopListener(self._sessions.open, self._sessions.close, transcribe, self.stop)
+        self._stops.ringing = lambda: self._ringer.ringing
         self._ringer = Ringer(
             send=self._front.send,
             say=self.say,
@@ -95,6 +94,7 @@ class Voice:
             stops=self._stops,
             ducker=ducker,
             clock=clock,
+            beat_s=ring_beat_s,
         )
 
     async def start(self) -> None:

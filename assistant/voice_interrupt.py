@@ -31,10 +31,11 @@ class StopListener:
         closed: Callable[[int], None],
         transcribe: Callable[[bytes], Awaitable[str]],
         stop: Callable[[], object],
-        means: Callable[[str], bool] = means_stop,
     ) -> None:
-        """`opened` gives a session of its own, `closed` ends it. `means`: whether words say to stop."""
-        self._opened, self._closed, self._transcribe, self._stop, self._means = opened, closed, transcribe, stop, means
+        """`opened` gives a session of its own, `closed` ends it."""
+        self._opened, self._closed, self._transcribe, self._stop = opened, closed, transcribe, stop
+        self.ringing: Callable[[], bool] = lambda: False
+        """Then other words say to stop as well."""
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -58,7 +59,7 @@ class StopListener:
             async for event in utterance.events():
                 if event.what != "end":
                     continue
-                if 0 < event.speech_s <= LONGEST_S and self._means(await self._transcribe(utterance.pcm)):
+                if 0 < event.speech_s <= LONGEST_S and self._means_stop(await self._transcribe(utterance.pcm)):
                     log.info("told to stop")
                     self._stop()
                     return
@@ -68,3 +69,6 @@ class StopListener:
             log.info("nobody can say stop: %s", error.message)
         finally:
             self._closed(utterance.session)
+
+    def _means_stop(self, text: str) -> bool:
+        return means_stop(text, ringing=self.ringing())

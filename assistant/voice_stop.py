@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 LONGEST_S = 2.0
 """Nobody takes longer to say it."""
@@ -24,9 +23,9 @@ _WHILE_IT_RINGS = frozenset(
 _REPEATED = re.compile(r"\b(\w+)( \1\b)+")
 
 
-def means_stop(text: str, ringing: Callable[[], bool] = lambda: False) -> bool:
-    """Whether an utterance says to stop, and no more: "Stop.", "Stop, stop!", but not "stop the timer", unless one
+def means_stop(text: str, ringing: bool = False) -> bool:
+    """Whether an utterance says to stop, and no more: "Stop.", "Stop, stop!", but not "stop the timer" unless one
     rings."""
     words = re.sub(r"[^\w ]+", "", text.lower().replace("-", " ").replace("'", ""))
     plain = _REPEATED.sub(r"\1", " ".join(words.split()))
-    return plain in _PHRASES or (plain in _WHILE_IT_RINGS and ringing())
+    return plain in _PHRASES or (plain in _WHILE_IT_RINGS and ringing)
