@@ -116,6 +116,7 @@ ENGINE_LIBRARIES = (
     "onnxruntime",
     "onnx",
     "hassil",
+    "rapidfuzz",
     "sounddevice",
     "tokenizers",
     "pymicro_wakeword",
