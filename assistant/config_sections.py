@@ -162,6 +162,8 @@ class Tts(Section, frozen=True, kw_only=True):
     engine: str = "piper"
     """piper | wyoming; "wyoming" sends answers to the server at `uri`."""
     model: str = "en_US-joe-medium"
+    language: str = ""
+    """By whose rules text is read out, for example "de"; empty = as the voice's file or name says, else English."""
     uri: str = "tcp://127.0.0.1:10200"
     """Of a Wyoming server: tcp://host:port or unix:///path."""
     remote_model: str = ""
@@ -206,6 +208,8 @@ class House(Section, frozen=True, kw_only=True):
     areas: tuple[str, ...] = ()
     """Of rooms."""
     floors: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+    """Names of devices that are switched only after a yes, such as "front door"."""
 
 
 class Wyoming(Section, frozen=True, kw_only=True):

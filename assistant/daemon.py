@@ -134,6 +134,7 @@ class Assistant:
             instead=self._stages.instead,
             handlers=self._handlers,
             context=self._skills.context,
+            guarded=config.house.protected,
             emit=self._tell,
         )
         self.services = Services(
