@@ -17,7 +17,9 @@ _STATES = {
 _DONE = {"turn": {"on": "on", "off": "off"}, "switch": {"on": "on", "off": "off"}, "lock": {"": "locked"},
          "unlock": {"": "unlocked"}, "close": {"": "closed"}, "shut": {"": "closed", "off": "off"},
          "leave": {"on": "on", "open": "open", "unlocked": "unlocked", "running": "on", "off": "off"}}  # fmt: skip
-_PEOPLE = word_set("anyone anybody someone somebody everyone everybody who nobody people he she mum dad kids")
+_PEOPLE = word_set(
+    "anyone anybody someone somebody everyone everybody who whos who's nobody people he she mum dad kids"
+)
 _COLORS = word_set(
     "red green blue yellow orange purple pink white turquoise violet cyan magenta gold golden lime teal indigo amber"
     " brown"

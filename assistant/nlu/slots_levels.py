@@ -135,7 +135,7 @@ def brightness_step(words: list[str], language: Language, number: Number) -> boo
     after = words[number.end] if number.end < len(words) else ""
     if before in ("to", "at", "on", "about", "around"):
         return before in ("about", "around") and number.start > 1 and words[number.start - 2] == "by"
-    return before == "by" or after in (
+    return before in ("by", "up", "down") or after in (
         "brighter",
         "dimmer",
         "darker",

@@ -98,11 +98,12 @@ _REASONS = re.compile(
     r"\s+(?:(?:i|im|i'm|ive|i've|we|weve|we've|they|theyre|they're|he|she|dad|mum|mom|nobody|somebody|its|it's|hes"
     r"|shes|were"
     r"|we're|thats?|you)\b(?! (?:and|to)\b)|because|cause|before|so (?:i|we)|in (?:the|my) (?:trolley|basket|cart)"
-    r"|for (?:me|us|tomorrow|tonight|dinner|(?:mon|tues|wednes|thurs|fri|satur|sun)day)$|when|quick$|my hands"
+    r"|for (?:me|us|tomorrow|tonight|dinner|(?:mon|tues|wednes|thurs|fri|satur|sun)day)$|when"
+    r"|(?:at|from) the (?:store|shops?|supermarket|market)$|quick$|my hands"
     r"|the nice ones"
     r"|will you|would you|and that'?s).*$"
 )
-_FRONT = word_set("the my our some a an any more of also as well too like please that off no with next to")
+_FRONT = word_set("the my our some a an any more of also as well too like please that off no with next to and or plus")
 _FILLERS = FILLERS - {"honey"}  # which people buy
 _AFTER = word_set("also well as there obviously down on and off")
 _MEASURES = word_set(
@@ -132,7 +133,8 @@ def _added(text: str) -> str:
     adding = [add for add in _ADD.finditer(text) if not _THEM_ALONE.match(text, add.end())]
     for add in reversed(adding):
         if found := _clean(text[add.end() :]):
-            return found
+            need = _NEED.match(found)
+            return found[need.end() :] if need else found
     if need := _NEED.search(text):
         return _clean(text[need.end() :])
     if finished := _FINISHED.match(text):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from assistant.nlu.fillers import ARTICLES
-from assistant.nlu.house import House
+from assistant.nlu.house import Found, House
 from assistant.nlu.slots_media import SILENT
 from assistant.nlu.targets import ROOMS, Slots, area_slots
 from assistant.nlu.words import joined, word_set
@@ -27,8 +27,8 @@ _PLAY = re.compile(
     r"|in the mood for|fancy|cue up|turn on|switch on|fire up)\b(?: for)?(?: (?:us|me))?\s*(?=\S)"
 )
 _GET = re.compile(
-    r"\b(?:get|put|stick|throw|start|i want|i'?d like|i'?d love|let'?s have|(?:could|can) (?:we|i) have|have|give me"
-    r"|needs?|wants?|pop|begin|bring up|blast|launch)\b(?: (?:us|me))?\s*(?=\S)"
+    r"\b(?:get|put|stick|throw|start|i want|i'?d like|i'?d love|let'?s have|(?:could|can) (?:we|i) have|have"
+    r"|give me|gimme|needs?|wants?|pop|begin|bring up|blast|launch)\b(?: (?:us|me))?\s*(?=\S)"
 )
 _HEARD_PLAY = re.compile(r"^(?:pay|plague|clay|lay|plays|played|plate|place)\b(?=\s\S)")
 _TELLS = re.compile(r"(?:i|im|i'm|we|were|we're|its|it's|shes|hes|they|theyre)\b")
@@ -87,13 +87,18 @@ _NOTHING = word_set(
 )
 
 
+_VERBS_ALONE = word_set("put turn switch stick play start get listen pop")
+
+
 def search(words: list[str], house: House) -> Slots:
     """search_query as it was said, media_class when its word was said, and name or area."""
     where, used = _place(words, house)
     kept = [word for index, word in enumerate(words) if index not in used]
     query, media_class = _class_of(_wanted(joined(kept)))
+    if query in _VERBS_ALONE and where.get("name") == "radio":
+        return {"media_class": "radio", **{slot: value for slot, value in where.items() if slot != "name"}}
     slots: Slots = {}
-    if query and query not in _NOTHING:
+    if query and query not in _NOTHING | _VERBS_ALONE:
         slots["search_query"] = query
     if media_class:
         slots["media_class"] = media_class
@@ -104,13 +109,17 @@ def _place(words: list[str], house: House) -> tuple[Slots, set[int]]:
     """Where, and its words. Titles hold names of rooms, too: only "in the", "on the" count, and little is misheard."""
     slots: Slots = {}
     used: set[int] = set()
-    for one in reversed(house.find(words)):
+    found = house.find(words)
+    before: Found | None
+    for one in reversed(found):
         sure = one.score >= 0.99 or one.end == len(words)
         if not sure or (one.kind == "name" and SILENT & set(one.value.split())):
             continue
         end = one.end + (words[one.end : one.end + 1] in (["speaker"], ["speakers"]))
-        lead = _lead(words, one.start)
-        if lead is None or (one.kind == "area" and words[lead] == "on" and end == one.end):
+        of_player = any(other.kind == "name" and other.start == one.end for other in found)
+        before = next((other for other in found if other.kind == "area" and other.end == one.start), None)
+        lead = _lead(words, before.start if before and one.kind == "name" else one.start)
+        if lead is None or (one.kind == "area" and words[lead] == "on" and end == one.end and not of_player):
             continue
         for slot, value in ({"name": one.value} if one.kind == "name" else area_slots(one)).items():
             slots.setdefault(slot, value)

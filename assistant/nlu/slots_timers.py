@@ -26,7 +26,7 @@ def timer_slots(intent: str, words: list[str], language: Language) -> Slots:
     if intent == "HassCancelAllTimers":
         return {}
     if intent == "HassStartTimer":
-        amount = _length(words, spans)
+        amount = _length(words, spans) or _bare_minutes(words, language)
         slots = amount.slots() if amount else {}
         name = timer_name(words, spans, new=True)
         return {**slots, **({"name": name} if name else {})}
@@ -77,6 +77,13 @@ def _length(words: list[str], spans: list[Duration]) -> Duration | None:
     if len(spans) < 2 or not places:
         return spans[-1] if spans else None
     return min(spans, key=lambda span: min(min(abs(span.start - at), abs(span.end - at)) for at in places))
+
+
+def _bare_minutes(words: list[str], language: Language) -> Duration | None:
+    """ "set a timer for five": everybody means minutes."""
+    free = [one for one in numbers(words, language) if not _is_label(words, one) and not one.percent]
+    free = [one for one in free if words[one.start : one.end] != ["one"] and not one.fraction]
+    return _minutes(free[-1]) if free else None
 
 
 def _tells_which(words: list[str], span: Duration) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from assistant.nlu.durations import Duration
 from assistant.nlu.fillers import ARTICLES, CLAUSES, FILLERS, STOPS
+from assistant.nlu.language import ENGLISH
 from assistant.nlu.words import joined, trimmed, word_set
 
 TIMER = frozenset({"timer", "timers", "timer's", "countdown", "countdowns"})
@@ -24,7 +25,7 @@ _ORDINALS = {
 _LINKS = word_set("on off from to for of with onto about in before until till")
 _STATES = word_set(
     "need needs has have want wants could should is are will be still came looks look can got goes and wasnt isnt"
-    " took takes went have needs"
+    " took takes went by short done doing ready finished"
 )
 _ENDS = (CLAUSES | TIMER | _NAMED) - {"with", "and"}
 _RUN_ENDS = word_set(
@@ -81,7 +82,8 @@ def _run(words: list[str], start: int, taken: set[int], stops: frozenset[str]) -
     if "and" in words[start:end] and (end - start < 3 or words[end - 1] in STOPS or words[end - 2] in STOPS - {"and"}):
         end = words.index("and", start)
     name = trimmed(words[start:end], ARTICLES | FILLERS, FILLERS | ARTICLES | {"and"})
-    return "" if not name or name[0] in STOPS | _NOT_NAMES else joined(name)
+    number = bool(name) and (name[0] in ENGLISH.small or name[0].isdigit())
+    return "" if not name or number or name[0] in STOPS | _NOT_NAMES else joined(name)
 
 
 def _new_name(words: list[str], spans: list[Duration], taken: set[int]) -> str:
@@ -92,7 +94,15 @@ def _new_name(words: list[str], spans: list[Duration], taken: set[int]) -> str:
                 continue
             if name := _run(words, index + 1, taken, _ENDS):
                 return name
+    for index, word in enumerate(words[:-2]):
+        needs = word in ("the", "my") and words[index + 2] in ("need", "needs", "want", "wants", "takes", "take")
+        timed = words[max(0, index - 1) : index] == ["time"] and word in ("the", "my", "these")
+        if (needs or timed) and (name := _run(words, index + 1, taken, _ENDS)):
+            return name
     for span in spans:
+        first = trimmed(words[: span.start], FILLERS | ARTICLES, FILLERS)
+        if 0 < len(first) <= 2 and not any(word in STOPS | _NOT_NAMES for word in first):
+            return joined(first)
         rest = trimmed(words[span.end :], FILLERS | ARTICLES, FILLERS)
         rest = trimmed(rest, TIMER | FILLERS, FILLERS)
         if 0 < len(rest) <= 2 and not any(word in STOPS | _NOT_NAMES for word in rest):
@@ -118,10 +128,9 @@ def _thing(words: list[str], taken: set[int]) -> str:
         if word not in ("the", "my") or index + 1 in taken or words[index + 1] in STOPS | _NOT_NAMES:
             continue
         end = index + 2
-        if end < len(words) and words[end] not in STOPS and end not in taken:
+        if end < len(words) and words[end] not in STOPS | _NOT_NAMES and end not in taken:
             end += 1
-        last = end >= len(words) or words[end] in STOPS or end in taken
-        if last and (end >= len(words) or words[end] in _STATES | FILLERS or end in taken):
+        if end >= len(words) or words[end] in _STATES | FILLERS or end in taken:
             return joined(words[index + 1 : end])
     for index, word in enumerate(words[:-1]):
         if word == "for" and index + 1 not in taken and (name := _run(words, index + 1, taken, _ENDS)):
