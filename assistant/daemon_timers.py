@@ -68,7 +68,8 @@ class Timers:
 
     # --- a daemon's life ----------------------------------------------------------------------------------------------
     async def open(self) -> None:
-        """What an earlier daemon left goes on; what has ended meanwhile rings at once."""
+        """What an earlier daemon left goes on; what has ended meanwhile rings a moment later, when programs that wait
+        for a daemon have heard of this one."""
         try:
             self._mine = self._locked()
             if self._mine:
@@ -76,9 +77,6 @@ class Timers:
                     await in_own_thread(functools.partial(self._file.load, self._book.restore))
         except OSError as error:
             log.error("%s cannot be read: %s; timers that were set before are not there", self._file.path, error)
-        for timer in self._book.all():
-            if timer.state == "ringing":
-                self._finish(timer)
         self._watch = asyncio.create_task(self._follow())
 
     def _locked(self) -> bool:
@@ -166,6 +164,11 @@ class Timers:
         self._changed.set()
 
     async def _follow(self) -> None:
+        if self._book.all():
+            await asyncio.sleep(self._tick_s)
+        for timer in self._book.all():
+            if timer.state == "ringing":  # when the daemon before ended
+                self._finish(timer)
         while True:
             for timer in self._book.due():
                 self._finish(timer)

@@ -171,6 +171,7 @@ def test_a_restart_goes_on_and_what_is_late_rings_and_says_so(path: Path) -> Non
         # nobody has heard it: it rings again, also after a reboot
         time.reboot(0)
         async with daemon(path, time) as one:
+            await one.pass_(0)
             assert one.bell.words() == ["Your pasta timer ended 12 minutes ago."]
 
     run(test)
