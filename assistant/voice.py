@@ -7,26 +7,15 @@ through it comes back to idle. Knows the pipeline as a function and opens no dev
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from assistant.audio.front_messages import (
-    Attend,
-    Beat,
-    Device,
-    FromFront,
-    Mute,
-    Played,
-    Ready,
-    Sound,
-    Spoke,
-    Volume,
-    Woke,
-)
-from assistant.errors import BusyNow, UsageError
+from assistant.audio.front_messages import Beat, Device, FromFront, Mute, Played, Ready, Sound, Spoke, Volume, Woke
+from assistant.errors import BusyNow, DeviceError, UsageError
 from assistant.messages import Emit, VoiceState
 from assistant.messages_status import VoiceStatus
 from assistant.query import Answer, LiveEvent, Query, checked_text
@@ -39,7 +28,7 @@ from assistant.voice_live import Utterance
 from assistant.voice_report import VoiceReport
 from assistant.voice_ring import BEAT_S, Ring, Ringer
 from assistant.voice_say import ended, outcome
-from assistant.voice_sessions import PATIENCE_S, Sessions
+from assistant.voice_sessions import Sessions
 from assistant.voice_sink import Sinks
 from assistant.voice_states import DEADLINES_S, States
 
@@ -128,7 +117,7 @@ class Voice:
         if self._front.settings.muted:
             raise UsageError("the microphone is muted; 'assistant mute off' opens it", code="muted")
         self._report.check("input")
-        self._begin(self._sessions.open(Attend(session=0), PATIENCE_S))
+        self._begin(self._sessions.listening())
 
     async def say(self, text: str) -> Answer:
         """Speaks a text of somebody's. Raises `BusyNow` while it listens or speaks, `BadText`, `Cancelled`."""
@@ -242,13 +231,14 @@ class Voice:
 
     async def _converse(self, query: Query, before: asyncio.Task[Answer | None] | None) -> Answer | None:
         """From the first word to the end of the answer, whatever happens in between. None: a mistake of ours."""
-        duck = asyncio.create_task(self._ducker.duck())
+        duck, asks = asyncio.create_task(self._ducker.duck()), False
         try:
             if before is not None:  # what was heard of its answer belongs into the conversation first
                 await asyncio.wait([before])
             answer = await self._answer(query)
             self._cues.forget()
             await ended(answer, self._sinks[query.id], self._cues, self._report)
+            asks = answer.asks and query.live is not None
             return answer
         except asyncio.CancelledError:
             log.info("interrupted", extra={"fields": {"query": query.id}})
@@ -269,6 +259,14 @@ class Voice:
             await asyncio.gather(duck, return_exceptions=True)
             if not self._query_id and not self._ringer.ringing:
                 await self._ducker.unduck()
+            if asks:  # when this task has ended
+                asyncio.get_running_loop().call_soon(self._listen_on)
+
+    def _listen_on(self) -> None:
+        """Who was asked back answers without a wake word."""
+        if not self._query_id and not self._ringer.ringing:
+            with contextlib.suppress(UsageError, DeviceError):  # muted or lost meanwhile
+                self.listen()
 
     def _heard(self, event: LiveEvent) -> None:
         """Where the speaker is in the utterance."""

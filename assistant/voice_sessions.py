@@ -27,6 +27,10 @@ class Sessions:
         self._utterances[packet.session] = utterance
         return utterance
 
+    def listening(self) -> Utterance:
+        """Of somebody who is waited for."""
+        return self.open(Attend(session=0), PATIENCE_S)
+
     def open(self, order: Attend, patience_s: float = math.inf) -> Utterance:
         """As ordered, under a number of its own."""
         session, self._next = self._next, self._next + 2

@@ -80,6 +80,8 @@ class Scene:
         self.said = ""
         """What an utterance aside is recognised as."""
         self.error: AssistantError | Exception | None = None
+        self.asks_back = 0
+        """So many of the answers end with a question."""
         self.go = asyncio.Event()
         self.go.set()
         self.voice: Voice
@@ -113,7 +115,7 @@ class Scene:
             raise
         except DeviceError as error:
             return Answer(report_of(query, Outcome.FAILED, error), error)
-        return Answer(report_of(query, Outcome.ANSWERED, None), None)
+        return Answer(report_of(query, Outcome.ANSWERED, None), None, len(self.queries) <= self.asks_back)
 
     async def transcribe(self, pcm: bytes) -> str:
         return self.said
@@ -173,6 +175,39 @@ def test_a_question_goes_through_all_states_and_back_to_idle() -> None:
             assert one.front.cues() == [], "who goes on in one breath and is answered at once needs no sound"
             assert Release(session=2) in one.front.sent
             assert one.voice.status().wakes == 1
+
+    asyncio.run(test())
+
+
+def test_who_is_asked_back_answers_without_a_wake_word() -> None:
+    async def test() -> None:
+        async with scene() as one:
+            one.asks_back = 1
+            one.front.take(WOKE)
+            one.speak()
+            await one.until(lambda: len(one.queries) == 2)
+            asked = [packet.session for packet in one.front.sent if isinstance(packet, Attend)]
+            one.speak(asked[-1])
+            await one.until(lambda: len(one.heard) == 2)
+            await one.idle()
+            assert len(one.queries) == 2, "it asked once"
+            assert one.voice.status().wakes == 1
+            assert one.states().count("listening") == 2
+
+    asyncio.run(test())
+
+
+def test_nobody_is_listened_to_after_a_question_while_it_is_muted() -> None:
+    async def test() -> None:
+        async with scene() as one:
+            one.asks_back = 1
+            one.front.take(WOKE)
+            one.voice.mute(True)
+            one.speak()
+            await one.until(lambda: len(one.heard) == 1)
+            await one.idle()
+            await asyncio.sleep(0.05)
+            assert len(one.queries) == 1
 
     asyncio.run(test())
 
