@@ -229,6 +229,7 @@ def stage_spec(
         "cache_dir": paths.cache_dir() / engine,
         "start_timeout_s": settings.start_timeout_s,
         "step_timeout_s": settings.step_timeout_s,
+        "language": settings.language if stage is Stage.TTS else "",
     }
     engine_path(stage, engine)  # an engine that does not exist is told before a model that does not fit it
     if engine in REMOTE:

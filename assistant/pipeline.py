@@ -34,7 +34,7 @@ from assistant.pipeline_fallback import Fallback, Instead
 from assistant.pipeline_hear import Listener
 from assistant.pipeline_llm import CUT, LlmSettings, heard, llm_figures, request_of
 from assistant.pipeline_run import Run, ms_since
-from assistant.pipeline_say import Sayer, Saying
+from assistant.pipeline_say import Sayer, Saying, spoken_language
 from assistant.pipeline_speech import Pieces, put
 from assistant.query import (
     Answer,
@@ -202,7 +202,7 @@ class Pipeline:
             return False
         try:
             async with self._leased(run, journey, Stage.LLM, Stage.TTS):
-                saying = Saying(Pieces())
+                saying = Saying(Pieces(), spoken_language(run))
                 await both(self._generate(run, request, saying.pieces), self._sayer.meanwhile(run, sink, saying))
         except MemoryRefused:  # the budget has changed since it was looked at; one after the other may still do
             return False

@@ -17,20 +17,26 @@ from assistant.pipeline_hear import Leased
 from assistant.pipeline_run import Run, ms_since
 from assistant.pipeline_speech import Pieces, pieces_of
 from assistant.query import AudioSink
+from assistant.sentences import spoken_parts
+from assistant.speech_language import of_voice
 from assistant.speech_text import SpeechText, speakable
 
 
 class Saying:
     """A reply on its way to the voice, and how far it has come."""
 
-    def __init__(self, pieces: Pieces) -> None:
+    def __init__(self, pieces: Pieces, language: str = "en") -> None:
+        """`language`: of the voice."""
         self.pieces = pieces
         self.piece = self.text = ""
         """Of the reply what is to be said now, and how."""
         self.started = 0.0
         """Monotonic seconds; 0 = nothing was said yet."""
         self.over = False
-        self._speech = SpeechText()
+        self.heard = False
+        """Whether there was sound of this piece already: it may be said in several parts."""
+        self._speech = SpeechText(language)
+        self._parts: list[str] = []
 
     async def next(self) -> bool:
         """Whether there is something to say; the same again, until it was `said`."""
@@ -39,11 +45,13 @@ class Saying:
             if piece is None:
                 self.over = True
             else:
-                self.piece, self.text = piece, self._speech.say(piece)
+                self.piece, self.heard = piece, False
+                self._parts = spoken_parts(self._speech.say(piece))  # it may be longer than what is shown
+                self.said()
         return bool(self.text)
 
     def said(self) -> None:
-        self.text = ""
+        self.text = self._parts.pop(0) if self._parts else ""
 
 
 class Sayer:
@@ -52,8 +60,9 @@ class Sayer:
 
     async def whole(self, run: Run, sink: AudioSink, journey: Journey) -> None:
         """The reply that is there."""
-        if speakable(run.reply):
-            await self.rest(run, sink, Saying(pieces_of(run.reply)), journey)
+        language = spoken_language(run)
+        if speakable(run.reply, language):
+            await self.rest(run, sink, Saying(pieces_of(run.reply), language), journey)
 
     async def rest(self, run: Run, sink: AudioSink, saying: Saying, journey: Journey) -> None:
         """What was not said yet of a reply that is there."""
@@ -88,12 +97,19 @@ class Sayer:
                         begins_s = sink.seconds
                         rate = sink.sample_rate or out.sample_rate
                         sink.write(at_rate(out.pcm, out.sample_rate, rate), rate)
-                        if not sounded:
+                        if not sounded and not saying.heard:
                             run.said.append((saying.piece, begins_s))
+                            saying.heard = True
                         sounded = True
             saying.said()
         if saying.started:
             self._emit("tts-end", {"query_id": run.query.id})
+
+
+def spoken_language(run: Run) -> str:
+    """Of the voice that a query has."""
+    spec = run.parts[Stage.TTS].spec
+    return of_voice(spec.model, spec.model_dir, spec.language)
 
 
 def at_rate(pcm: bytes, rate: int, wanted: int) -> bytes:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
+from assistant import sentences
 from assistant.audio import vad
 from assistant.errors import NoSpeech
 from assistant.messages import Stage
-from assistant.sentences import SentenceSplitter
 
 Pieces = asyncio.Queue[str | None]
 """Parts of a reply on their way to the voice; None = that was all."""
@@ -25,8 +25,8 @@ def put(pieces: Pieces | None, texts: Iterable[str | None]) -> None:
 
 def pieces_of(reply: str) -> Pieces:
     """Of a whole reply: its sentences, so that it is known how many of them were spoken."""
-    sentences, pieces = SentenceSplitter(clause_first=False), Pieces()
-    put(pieces, [*sentences.feed(reply), *sentences.flush(), None])
+    pieces = Pieces()
+    put(pieces, [*sentences.pieces(reply), None])
     return pieces
 
 

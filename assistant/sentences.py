@@ -7,6 +7,7 @@ first sound. Nothing is ever lost: the pieces are the text, up to white space at
 from __future__ import annotations
 
 import re
+import unicodedata
 from enum import Enum
 
 MAX_CHARS = 250
@@ -22,13 +23,17 @@ FIRST_MIN_CHARS = 20
 """A first piece is not cut shorter than this: it would sound chopped, and end before the next one is ready."""
 
 
+_DENSE = 3
+"""Of letters that are syllables, so many fewer."""
+
+
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
 _TITLES = _words(
     "dr mr mrs ms mx prof st vs e.g i.e cf eds approx gen col sgt capt lt cmdr rev hon gov sen pres mt ft messrs viz"
-    " resp incl excl dept"
+    " resp incl excl dept bzw evtl ggf inkl zzgl tel str nr"
 )
 """Abbreviations that something follows: their full stop ends nothing."""
 
@@ -36,7 +41,7 @@ _BEFORE_NUMBER = _words("no nos fig figs vol vols pp ch art sect tel ext ca")
 """Abbreviations before a number; otherwise a word like any ("The answer is no.")."""
 
 _MAYBE_LAST = _words(
-    "etc a.m p.m am pm inc ltd co corp jr sr bros ave blvd rd jan feb mar apr jun jul aug sep sept oct nov dec"
+    "etc usw a.m p.m am pm inc ltd co corp jr sr bros ave blvd rd jan feb mar apr jun jul aug sep sept oct nov dec"
     " mon tue tues wed thu thur thurs fri sat sun hr hrs min mins sec lb lbs oz in cm mm km kg ph.d b.c a.d"
 )
 """Abbreviations that end a sentence when a capital letter follows."""
@@ -47,6 +52,9 @@ _STARTERS = _words(
 )
 """Words that, with a capital, begin a sentence even after initials ("in the U.S. It is")."""
 
+_MONTHS = _words("januar februar märz april mai juni juli august september oktober november dezember")
+"""After a German day: "am 3. Mai"."""
+
 _CLOSERS = "\"'”’»)]}*_"
 _END = re.compile(rf"(?:[.!?…]+|[。！？｡]+)[{re.escape(_CLOSERS)}」』）]*|\n")
 _CLAUSE = re.compile(r"[,;:](?=\s)|[、，；：]|\s[—–-](?=\s)|—")
@@ -54,6 +62,10 @@ _JOINT = re.compile(r"\s(?=(?:and|but|or|because|which|who|that|while|when|where
 _WORD_BEFORE = re.compile(r"[\w.&'’]*\Z")
 _INITIALS = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]\Z")
 _LIST_NUMBER = re.compile(r"\s*\(?\d{1,2}\Z")
+_GERMAN_DAY = re.compile(r"(?<![\w.,])\d{1,2}\Z")
+_WHOLE_SPACE = re.compile(r"(?<![\d.])\s(?!\d)")
+"""Between two words; not in "5 km", "Dr. No", "+49 30 1234567"."""
+_SPACE = re.compile(r"\s")
 _NUMBER_NEXT = re.compile(r"\s+\d")
 _NEXT_WORD = re.compile(r"[\s\"'“‘«(\[*_]*([^\W\d_]*)")
 
@@ -97,13 +109,25 @@ class SentenceSplitter:
         return pieces
 
 
+def pieces(text: str, *, clause_first: bool = False, max_chars: int = MAX_CHARS) -> list[str]:
+    """Of a whole text."""
+    splitter = SentenceSplitter(clause_first=clause_first, max_chars=max_chars)
+    return [*splitter.feed(text), *splitter.flush()]
+
+
+def spoken_parts(said: str) -> list[str]:
+    """Of what is said of one piece: itself, unless it grew too long ("km/h"); nothing for nothing."""
+    return pieces(said) if len(said) > MAX_CHARS else [said] if said else []
+
+
 def next_cut(text: str, *, first: bool, final: bool, max_chars: int = MAX_CHARS) -> int | None:
     """Where the first piece of `text` (which begins with no white space) ends; None = wait for more text."""
     window = text[: max_chars + len(_CLOSERS)]
     end = _sentence_end(window, final=final and len(window) == len(text))
     if end is not None and end > max_chars:
         end = None
-    if first and (end is None or end > FIRST_MAX_CHARS):
+    longest = FIRST_MAX_CHARS // _DENSE if first and _is_dense(text) else FIRST_MAX_CHARS
+    if first and (end is None or end > longest):
         early = _first_clause(window[: end or max_chars])
         if early is not None:
             return early
@@ -151,6 +175,8 @@ def _after_full_stop(before: str, after: str, next_word: str | None) -> _Verdict
     last = word.group().lower().lstrip(".'’") if word else ""
     if last in _BEFORE_NUMBER and next_word is None:
         return _Verdict.UNKNOWN
+    if _GERMAN_DAY.search(before) and (next_word is None or next_word.lower() in _MONTHS):
+        return _Verdict.GOES_ON if next_word else _Verdict.UNKNOWN
     if _LIST_NUMBER.fullmatch(before):
         return _Verdict.GOES_ON  # "2. Add the eggs"
     if last in _MAYBE_LAST:
@@ -181,18 +207,27 @@ def _next_word(after: str, *, final: bool) -> str | None:
 
 def _first_clause(text: str) -> int | None:
     """Where to cut a first sentence that is long, or not ended yet."""
-    marks = [mark.end() for mark in _CLAUSE.finditer(text) if mark.end() >= FIRST_MIN_CHARS]
-    enough = [at for at in marks if FIRST_ENOUGH_CHARS <= at <= FIRST_MAX_CHARS]
-    if enough:
-        return enough[0]
-    if len(text) <= FIRST_MAX_CHARS:
+    shortest, enough, longest = FIRST_MIN_CHARS, FIRST_ENOUGH_CHARS, FIRST_MAX_CHARS
+    if _is_dense(text):
+        shortest, enough, longest = shortest // _DENSE, enough // _DENSE, longest // _DENSE
+    marks = [mark.end() for mark in _CLAUSE.finditer(text) if mark.end() >= shortest]
+    good = [at for at in marks if enough <= at <= longest]
+    if good:
+        return good[0]
+    if len(text) <= longest:
         return None
-    early = [at for at in marks if at < FIRST_ENOUGH_CHARS]
+    early = [at for at in marks if at < enough]
     if early:
         return early[-1]
-    joints = [joint.start() for joint in _JOINT.finditer(text[: FIRST_MAX_CHARS + 6])]
-    joints = [at for at in joints if FIRST_MIN_CHARS <= at <= FIRST_MAX_CHARS]
+    joints = [joint.start() for joint in _JOINT.finditer(text[: longest + 6])]
+    joints = [at for at in joints if shortest <= at <= longest]
     return joints[-1] if joints else None
+
+
+def _is_dense(text: str) -> bool:
+    """Whether a character is a syllable: Chinese, Japanese, Korean."""
+    begin = text[:FIRST_MIN_CHARS]
+    return not begin.isascii() and sum(unicodedata.east_asian_width(char) == "W" for char in begin) > len(begin) // 3
 
 
 def _long_cut(text: str) -> int:
@@ -200,5 +235,8 @@ def _long_cut(text: str) -> int:
     marks = [mark.end() for mark in _CLAUSE.finditer(text)]
     if marks and marks[-1] >= len(text) // 3:
         return marks[-1]
-    spaces = [space.start() for space in re.finditer(r"\s", text)]
-    return spaces[-1] if spaces and spaces[-1] > 0 else len(text)
+    for kind in (_WHOLE_SPACE, _SPACE):
+        spaces = [space.start() for space in kind.finditer(text)]
+        if spaces and spaces[-1] > 0:
+            return spaces[-1]
+    return len(text)

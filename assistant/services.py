@@ -28,7 +28,8 @@ from assistant.messages import (
 from assistant.messages_status import ProgramStatus
 from assistant.pipeline_speech import speech_of
 from assistant.query import checked_text
-from assistant.sentences import SentenceSplitter
+from assistant.sentences import SentenceSplitter, spoken_parts
+from assistant.speech_language import of_voice
 from assistant.speech_text import SpeechText
 from assistant.stages.supervisor import Supervisor
 from assistant.tasks import in_own_thread
@@ -88,7 +89,8 @@ class Services:
         """The sound of a text that comes in pieces, sentence by sentence. Nothing for what no voice can say. The voice
         is taken with the first sentence. Raises `MemoryRefused`, `ModelError`, `StageError` and what `texts` raises."""
         voice = self._stages(Stage.TTS)
-        sentences = _sentences(texts)
+        spec = voice.spec
+        sentences = _sentences(texts, of_voice(spec.model, spec.model_dir, spec.language))
         async with aclosing(sentences):
             first = await anext(sentences, None)
             if first is None:
@@ -134,15 +136,15 @@ class Services:
             self._emit("service-end", {"service": service, "stage": stage.value, "ms": took_ms, "code": code})
 
 
-async def _sentences(texts: AsyncIterator[str]) -> AsyncGenerator[str]:
-    """Of a text in pieces, as a voice says them."""
-    splitter, speech = SentenceSplitter(), SpeechText()
+async def _sentences(texts: AsyncIterator[str], language: str) -> AsyncGenerator[str]:
+    """Of a text in pieces, as a voice of this language says them."""
+    splitter, speech = SentenceSplitter(), SpeechText(language)
     async for text in texts:
         for piece in splitter.feed(text):
-            if said := speech.say(piece):
+            for said in spoken_parts(speech.say(piece)):
                 yield said
     for piece in splitter.flush():
-        if said := speech.say(piece):
+        for said in spoken_parts(speech.say(piece)):
             yield said
 
 

@@ -60,26 +60,38 @@ _INLINE: tuple[tuple[re.Pattern[str], str], ...] = (
 )  # fmt: skip
 _SYMBOLS_KEPT = frozenset("⁻°℃℉№$€£¥₹₩₽₺₿₴¢%‰&@#+=<>~^×÷≈≠≤≥±−√∞²³½⅓⅔¼¾⅛→⇒⇔")
 _ENDED = re.compile(r"[.!?…:;,。！？、，：；][\"'”’)」』）]*\Z")
+_FULL = 250
+"""As long as pieces get (`sentences.MAX_CHARS`)."""
+_ADDRESS = re.compile(r"[<(\[]{0,3}(?:https?://|www\.)")
+_WORD = re.compile(r"\A\S+\s*")
 _SPACES = re.compile(r"\s+")
 _THIN = re.compile(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 """Between thousands, as French and scientists write."""
 
 
 class SpeechText:
-    """For text that comes in pieces (`sentences`): remembers whether a block of code is open."""
+    """For text that comes in pieces (`sentences`): remembers whether a block of code is open, or an address goes on."""
 
     def __init__(self, code: str = "en") -> None:
         """`code`: the voice's language, as `speech_language.language` takes it."""
         self._language = language(code)
-        self._in_code = False
+        self._in_code = self._in_address = False
 
     def say(self, piece: str) -> str:
         """What a voice shall read of this piece; "" for nothing."""
+        piece = self._without_rest(piece)
         lines = [said for line in self._outside_code(piece).splitlines() if (said := _line(line, self._language))]
         if not lines:
             return ""
         # a line that another one follows ends there; the last one may go on in the next piece
         return " ".join([*map(_ended, lines[:-1]), lines[-1]])
+
+    def _without_rest(self, piece: str) -> str:
+        """Without what still belongs to an address that filled the whole piece before."""
+        rest = self._in_address
+        full = len(piece) >= _FULL and not _SPACES.search(piece)
+        self._in_address = full and (rest or bool(_ADDRESS.match(piece)))
+        return _WORD.sub("", piece, count=1) if rest else piece
 
     def _outside_code(self, text: str) -> str:
         """The text without its blocks of code; each is mentioned once, where it begins."""

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assistant.sentences import FIRST_MAX_CHARS, MAX_CHARS, SentenceSplitter
+from assistant.sentences import FIRST_MAX_CHARS, MAX_CHARS, SentenceSplitter, pieces, spoken_parts
+from assistant.speech_text import SpeechText
 
 
 def split(text: str, step: int = 1, *, clause_first: bool = False) -> list[str]:
@@ -30,6 +31,8 @@ CASES = [
     ("Version 1.2.3 is at example.com. Get it.", 2),
     ("Here is a list:\n- one\n- two\n\n1. Add the eggs.\n2. Stir.\n", 5),
     ("これは一文です。次の文です！「はい。」終わり", 4),
+    ("Am 3. Mai kam er, bzw. am 4. Er blieb, z. B. bis Juni.", 2),
+    ("M. Dupont est là. Il part.", 2),
     ("I am. So are you. Meet me on Sunday. It was Jan. 5 then.", 4),
 ]
 
@@ -124,3 +127,68 @@ def test_how_the_text_was_cut_on_its_way_makes_no_difference(texts: list[str], s
 def test_a_hundred_kilobytes_at_once_are_no_trouble() -> None:
     pieces = split("This is a sentence of some words. " * 3000, 102_000)
     assert len(pieces) == 3000
+
+
+HUGE = {
+    "a word": "x" * 10_000,
+    "digits": "9" * 10_000,
+    "Chinese": "我们今天去公园" * 1_500,
+    "Chinese with commas": "我们今天去公园，" * 1_500,
+    "marks": "?!." * 3_000,
+    "an address": "Look: https://example.com/" + "a1b2-" * 2_000 + " is it.",
+    "amounts": "$1,234.56 and 10 km/h " * 400,
+    "amounts without spaces": "$1,234.56/kg;" * 800,
+    "units": "5kWh," * 2_000,
+    "emoji": "😀" * 10_000,
+    "lines": "- a\n" * 3_000,
+    "a table": "| 5 km | $3 " * 1_000 + "|",
+}
+
+
+@pytest.mark.parametrize("text", HUGE.values(), ids=HUGE.keys())
+@pytest.mark.parametrize("step", [7, 100_000])
+def test_no_piece_is_too_long_neither_shown_nor_spoken(text: str, step: int) -> None:
+    shown = split(text, step, clause_first=True)
+    assert all(0 < len(piece) <= MAX_CHARS for piece in shown)
+    assert "".join("".join(shown).split()) == "".join(text.split())
+    speech = SpeechText()
+    said = [part for piece in shown for part in spoken_parts(speech.say(piece))]
+    assert all(0 < len(part) <= MAX_CHARS for part in said)
+
+
+def test_of_a_very_long_address_only_the_host_is_said() -> None:
+    speech = SpeechText()
+    said = [speech.say(piece) for piece in split(HUGE["an address"], 100_000)]
+    assert list(filter(None, said)) == ["Look:", "example dot com", "is it."]
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        "Dr. Smith",
+        "98.6",
+        "1,000,000",
+        "No. 5",
+        "5 km",
+        "https://example.com/a.b?c=d,e",
+        "+49 30 1234567",
+        "8:30",
+        "e.g. tea",
+    ],
+)
+def test_no_cut_inside_what_belongs_together(whole: str) -> None:
+    for before in range(180, 250):
+        text = ("and so it is " * 30)[:before].rstrip() + f" {whole} " + "and so it went on " * 12
+        assert any(whole in piece for piece in split(text, 50)), before
+
+
+def test_the_first_clause_of_dense_writing_is_shorter() -> None:
+    text = "法国的首都是巴黎这座城市，它位于塞纳河畔，历史非常悠久，也是欧洲最大的城市之一。它很大。"
+    assert split(text, 1, clause_first=True)[0] == "法国的首都是巴黎这座城市，"
+    assert split(text, 1)[0].endswith("之一。")
+
+
+def test_pieces_of_a_whole_text_are_those_of_one_that_comes_in_parts() -> None:
+    text = " ".join(text for text, _ in CASES)
+    assert pieces(text) == split(text, 3)
+    assert all(len(one) <= 40 for one in pieces(text, max_chars=40))

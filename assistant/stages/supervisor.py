@@ -59,6 +59,8 @@ class StageSpec:
     """Of one token."""
     kv_home: KvHome = "memory"
     options: Mapping[str, Any] | None = None
+    language: str = ""
+    """Of a voice, as configured; empty = as its file or its name says."""
     placement: Placement = field(default_factory=Placement)
 
     def engine_config(self, threads: int, *, distrust_cache: bool = False) -> EngineConfig:
