@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,12 +11,11 @@ from assistant import cli_client
 from assistant.cli_memory import JsonFlag
 from assistant.cli_output import emit, reported, show
 from assistant.errors import UsageError
-from assistant.messages_timers import TimerAction
 
 if TYPE_CHECKING:
-    from assistant.messages_timers import TimerStatus
+    from assistant.messages_timers import TimerAction, TimerStatus
 
-_ACTIONS: tuple[TimerAction, ...] = get_args(TimerAction)
+_ACTIONS: tuple[TimerAction, ...] = ("list", "cancel", "pause", "resume")
 
 
 def timers(
