@@ -55,7 +55,7 @@ def _plays_there(words: list[str], area: Found) -> bool:
     after = words[area.end : area.end + 2]
     if before and before[-1] in _PREPOSITIONS:
         who = words[max(0, area.start - 4) : area.start]
-        return not {"im", "i'm", "was", "were", "someone", "somebody", "back"} & set(who)
+        return not {"im", "i'm", "was", "were", "someone", "somebody"} & set(who) and who[-3:-1] != ["back", "from"]
     return bool(after and after[0] in _PLAYERS) or bool(set(before) & {"mute", "unmute", "pause", "set", "turn"})
 
 

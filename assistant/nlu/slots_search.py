@@ -154,8 +154,8 @@ def _unknown_place(words: list[str]) -> tuple[Slots, set[int]]:
 
 def _wanted(text: str) -> str:
     """The part of the sentence that says what to play."""
-    text = _shortened(_HEARD_PLAY.sub("play", text))
-    text = _shortened(_AGAIN.sub("", _POLITE.sub("", text)).strip())
+    text = _POLITE.sub("", _HEARD_PLAY.sub("play", text))
+    text = _kept(text, _shortened(_AGAIN.sub("", _kept(text, _shortened(text))).strip()))
     if _TELLS.match(text) and " so " in text:
         text = text.rpartition(" so ")[2]
     if put_on := _PUT_ON.search(text):
@@ -164,6 +164,11 @@ def _wanted(text: str) -> str:
         text = text[led.end() :].strip()
     text = re.sub(r" the$", "", _FRONT.sub("", _shortened(text)))
     return text.strip()
+
+
+def _kept(text: str, shorter: str) -> str:
+    """Not so short that nothing but the verb is left: "while" begins a title, too."""
+    return text if set(shorter.split()) <= _VERBS_ALONE | {"on", ""} else shorter
 
 
 def _shortened(text: str) -> str:
