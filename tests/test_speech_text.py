@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assistant import speech_language
+from assistant import paths, speech_language
+from assistant.config import Config
+from assistant.config_sections import Stages, Tts
+from assistant.daemon_stages import stage_spec
+from assistant.messages import Stage
+from assistant.model_store.store import ModelStore
 from assistant.speech_text import CODE_MENTION, SpeechText, speakable
 
 GOLDEN = [
@@ -273,3 +278,10 @@ def test_text_of_another_language_is_not_read_by_english_rules() -> None:
 def test_code_is_mentioned_in_the_language_of_the_voice() -> None:
     assert SpeechText("de_DE").say("```\nx\n```") == "Code ausgelassen."
     assert SpeechText("ja").say("```\nx\n```") == ""
+
+
+@pytest.mark.parametrize("language", ["", "de"])
+def test_the_language_of_a_voice_on_a_server_is_configured(tmp_path: Path, language: str) -> None:
+    tts = Tts(engine="wyoming", language=language)
+    spec = stage_spec(Stage.TTS, Config(stages=Stages(tts=tts)), ModelStore(tmp_path, paths.catalog_file()))
+    assert speech_language.of_voice(spec.model, spec.model_dir, spec.language) == (language or "en")
