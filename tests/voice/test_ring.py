@@ -182,7 +182,8 @@ def test_after_its_words_it_listens_again_and_at_its_end_no_more() -> None:
             await one.until(lambda: len([p for p in one.front.sent if isinstance(p, Attend)]) == 2)
             one.voice.stop()
             sessions = [packet.session for packet in one.front.sent if isinstance(packet, Attend)]
-            await one.until(lambda: all(Release(session=session) in one.front.sent for session in sessions))
+            async with asyncio.timeout(1):
+                await one.until(lambda: all(Release(session=session) in one.front.sent for session in sessions))
 
     asyncio.run(test())
 
