@@ -13,6 +13,7 @@ _STATES = {
         "locked": "locked",
     "unlocked": "unlocked", "home": "home", "running": "on", "going": "on", "lit": "on", "burning": "on",
         "bolted": "locked",
+    "drawn": "closed",
 }  # fmt: skip
 _DONE = {"turn": {"on": "on", "off": "off"}, "switch": {"on": "on", "off": "off"}, "lock": {"": "locked"},
          "unlock": {"": "unlocked"}, "close": {"": "closed"}, "shut": {"": "closed", "off": "off"},
@@ -48,6 +49,8 @@ def asked(words: list[str], house: House) -> Slots:
     covers = any(DOMAINS.get(word) == "cover" for word in words)
     if covers and state in (None, "on", "off") and {"up", "down"} & set(words):
         state = "open" if "up" in words else "closed"
+    if state is None and slots.get("domain") == "light" and "out" in words:
+        state = "off"
     if slots.get("name") == "all" or (state and slots.get("name") in ("anything", "doors locked")):
         slots.pop("name")
     return {**slots, **({"state": state} if state else {})}
@@ -92,14 +95,17 @@ def light(words: list[str], house: House, language: Language) -> Slots:
             slots["brightness"] = value
     elif (named := _named_brightness(words)) is not None:
         slots["brightness"] = named
-    elif (
-        not slots and (way := slots_levels.direction([word for word in words if word not in ("on", "off")])) is not None
-    ):
+    elif not slots and (way := slots_levels.direction(_as_light(words))) is not None:
         slots["brightness_step"] = way
     where = target(_without_values(words), house, _may_shine, near=True)
     if where.get("name") == "all":
         where = {"domain": "light"}
     return {**slots, **where}
+
+
+def _as_light(words: list[str]) -> list[str]:
+    """A soft light is a dim one, while soft music is to be louder."""
+    return ["softer" if word == "soft" else word for word in words if word not in ("on", "off")]
 
 
 def _named_brightness(words: list[str]) -> int | None:
@@ -136,7 +142,7 @@ def _color(words: list[str]) -> Slots:
         heard = ["red"]
     if heard:
         return {"color": heard[-1]}
-    return next(({"temperature": _WHITES[word]} for word in words if word in _WHITES and "light" in text), {})
+    return next(({"temperature": _WHITES[word]} for word in words if word in _WHITES), {})
 
 
 def _without_values(words: list[str]) -> list[str]:

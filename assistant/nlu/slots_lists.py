@@ -24,7 +24,7 @@ _LIST_FIRST = re.compile(
 _LIST_LAST = re.compile(rf"\b{_THE_LIST}\s*$")
 _ASKING = r"(?:so |and |then |just |better |please |you can |can you |could you |love |dear |mate )*"
 
-_THEM = r"(?:it|them|that|those|this|some|one|these)"
+_THEM = r"(?:it|them|that|those|this|some more|some|more|one|these)"
 _THEM_ALONE = re.compile(rf"{_THEM}(?= (?:to|on|off|in|down|out|please|too|up)\b|$)")
 _ADD_WORDS = (
     r"(?:add|ad|put|append|include|chuck|bung|stick|pop|write down|write|jot down|jot|note down|note|get|throw|place"
@@ -57,7 +57,7 @@ _FINISHED = re.compile(
 _GO_ON = re.compile(
     r"^(?:the )?(.+?) (?:go|goes|have to go|has to go|needs? to be|should be|as well|also|too|add|too please)$"
 )
-_HOW_CALLED = re.compile(r"\bhow (?:is it|do you|its|is that) (?:called|say|call it)\s+")
+_ASIDE = re.compile(r"^note to self\s+|\s+on it$|\s+left$|\bhow (?:is it|do you|its|is that) (?:called|say|call it)\s+")
 
 _DONE_WORDS = (
     r"(?:done|bought|got|purchased|completed?|finished|sorted|found|checked|ticked|crossed|collected|picked up)"
@@ -103,7 +103,10 @@ _REASONS = re.compile(
     r"|the nice ones"
     r"|will you|would you|and that'?s).*$"
 )
-_FRONT = word_set("the my our some a an any more of also as well too like please that off no with next to and or plus")
+_FRONT = word_set(
+    "the my our some a an any more of also as well too like please that off no with next to and"
+    " or plus enough done last item thing was thats is"
+)
 _FILLERS = FILLERS - {"honey"}  # which people buy
 _AFTER = word_set("also well as there obviously down on and off")
 _MEASURES = word_set(
@@ -126,7 +129,7 @@ def item_answer(words: list[str]) -> Slots | None:
 
 
 def _added(text: str) -> str:
-    text = _HOW_CALLED.sub("", text)
+    text = _ASIDE.sub("", text)
     text, on_list = _ON_LIST.subn("", text)
     text = _ADD_THEM.sub("", " " + _LIST_FIRST.sub("", text.strip())).strip()
     text = text if on_list else _LIST_LAST.sub("", text).strip()

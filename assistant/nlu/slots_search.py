@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from assistant.nlu.fillers import ARTICLES
+from assistant.nlu.fillers import ARTICLES, FILLERS
 from assistant.nlu.house import Found, House
 from assistant.nlu.slots_media import SILENT
 from assistant.nlu.targets import ROOMS, Slots, area_slots
@@ -47,7 +47,8 @@ _FAMILY = (
 )
 _PEOPLE = r"(?:i|im|i'm|ill|i'll|we|were|he|she|they|you|the|my|our|everyone)"
 _TAIL = re.compile(
-    r"\s+(?:please(?: love)?|kindly|thanks|thank you|now|mate|dear|(?<=\bon )love|darling|bro|dude|yaar|mummy|daddy"
+    r"\s+(?:please(?: love)?|(?:would|will|could|can) you|kindly|thanks|thank you|now"
+    r"|mate|dear|(?<=\bon )love|darling|bro|dude|yaar|mummy|daddy"
     r"|loud"
     rf"|really (?:fast|loud)|quietly|again and again|quick|right now|instead|for {_FAMILY}(?: and (?:the|my) \w+)?"
     r"|if (?:you|its|it's|possible|that)\b.*|please (?:dear|love|mate|something|nothing|i|we)\b.*"
@@ -113,7 +114,7 @@ def _place(words: list[str], house: House) -> tuple[Slots, set[int]]:
     before: Found | None
     for one in reversed(found):
         sure = one.score >= 0.99 or one.end == len(words)
-        if not sure or (one.kind == "name" and SILENT & set(one.value.split())):
+        if not sure or (one.kind == "name" and (SILENT & set(one.value.split()) or _is_station(words, one))):
             continue
         end = one.end + (words[one.end : one.end + 1] in (["speaker"], ["speakers"]))
         of_player = any(other.kind == "name" and other.start == one.end for other in found)
@@ -127,6 +128,16 @@ def _place(words: list[str], house: House) -> tuple[Slots, set[int]]:
     if not slots:
         return _unknown_place(words)
     return slots, used
+
+
+def _is_station(words: list[str], one: Found) -> bool:
+    """ "radio four" is something to hear, not the thing to hear it on."""
+    after = words[one.end : one.end + 1]
+    return (
+        one.value == "radio"
+        and bool(after)
+        and after[0] not in _LEADS | FILLERS | ARTICLES | {"and", "because", "while"}
+    )
 
 
 def _lead(words: list[str], start: int) -> int | None:

@@ -59,6 +59,10 @@ _STATE_WORDS = word_set(
     " room many which what much any warming long enough no more using lock"
 )
 _EVERYTHING = frozenset({"everything", "all"})
+_NO_NAMES = word_set(
+    "big little main damn bloody awful stupid blasted horrible nice bright whole single silly annoying other"
+)
+"""Said of a light, but no part of its name."""
 _BEFORE_NEAR = tuple([word] for word in ("the", "my", "our", "those", "that", "both"))
 _NOT_THINGS = STOPS | _STATE_WORDS | _ACTIONS | _EVERYTHING
 
@@ -154,6 +158,10 @@ def _kinds(words: list[str], found: list[Found], house: House) -> list[_Candidat
 def _is_verb(words: list[str], at: int) -> bool:
     """ "lock the door", "switch on", "cover the": no thing."""
     word, after = words[at], words[at + 1 : at + 2]
+    if word in ("lock", "switch", "cover", "shade", "plug") and (
+        at == 0 or words[at - 1] in FILLERS | CLAUSES | {"to"}
+    ):
+        return True
     return word in ("lock", "switch", "cover", "shade", "plug") and (
         not after or after[0] in ARTICLES | {"on", "off", "up"}
     )
@@ -174,7 +182,8 @@ def _kind(words: list[str], at: int, domain: str, found: list[Found], house: Hou
         start -= 1
         if word in _FLOOR_WORDS:
             return _Candidate({**_floor(word, house), "domain": domain}, start, at + 1)
-        modifiers.insert(0, word)
+        if word not in _NO_NAMES:
+            modifiers.insert(0, word)
     slots: Slots = {"domain": domain}
     if modifiers:
         slots = {"name": joined([*modifiers, words[at]])}

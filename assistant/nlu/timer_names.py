@@ -25,11 +25,12 @@ _ORDINALS = {
 _LINKS = word_set("on off from to for of with onto about in before until till")
 _STATES = word_set(
     "need needs has have want wants could should is are will be still came looks look can got goes and wasnt isnt"
-    " took takes went by short done doing ready finished"
+    " took takes went by short done doing ready finished over"
 )
 _ENDS = (CLAUSES | TIMER | _NAMED) - {"with", "and"}
 _RUN_ENDS = word_set(
-    "for please at starting in from by now to set start set run ring go anymore still again off on yet keeps please add"
+    "for please at starting in from by now to set start set run ring go anymore still again off on yet keeps"
+    " please add about around"
 )
 MAX_WORDS = 4
 
@@ -100,6 +101,14 @@ def _new_name(words: list[str], spans: list[Duration], taken: set[int]) -> str:
         if (needs or timed) and (name := _run(words, index + 1, taken, _ENDS)):
             return name
     for span in spans:
+        at = span.start - 1
+        while at > 0 and words[at] not in ARTICLES and span.start - at < 4:
+            at -= 1
+        thing = words[at + 1 : span.start - 1] if words[span.start - 1 : span.start] == ["for"] and at >= 0 else []
+        known = not any(word in STOPS | _NOT_NAMES for word in thing)
+        if 0 < len(thing) <= 2 and known and words[at] in ("the", "my", "these", "some"):
+            return joined(thing)
+    for span in spans:
         first = trimmed(words[: span.start], FILLERS | ARTICLES, FILLERS)
         if 0 < len(first) <= 2 and not any(word in STOPS | _NOT_NAMES for word in first):
             return joined(first)
@@ -135,4 +144,11 @@ def _thing(words: list[str], taken: set[int]) -> str:
     for index, word in enumerate(words[:-1]):
         if word == "for" and index + 1 not in taken and (name := _run(words, index + 1, taken, _ENDS)):
             return name
-    return ""
+    return _only_thing(words, taken)
+
+
+def _only_thing(words: list[str], taken: set[int]) -> str:
+    """ "cancel pasta": what is left of a short sentence."""
+    left = [index for index, word in enumerate(words) if index not in taken and word not in STOPS | _NOT_NAMES]
+    short = len(words) - len(taken) <= 5 and 0 < len(left) <= 2 and left[-1] - left[0] == len(left) - 1
+    return joined([words[index] for index in left]) if short and left[0] > 0 else ""

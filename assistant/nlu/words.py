@@ -11,6 +11,9 @@ MAX_LENGTH = 1000
 """Characters of the same, for text without spaces."""
 
 _APOSTROPHES = re.compile("[’‘`´ʼ]")
+_CONTRACTED = re.compile(
+    r"\b(?:(\w+n)'(t)|(\w+)'(m|re|ve|ll|d)|(it|that|what|there|who|he|she|how|where|let|here|when|why)'(s))\b"
+)
 _UNPRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ufeff]+")
 _ENDS = " .,;:!?\"'()[]{}<>|*_~…。，？！"
 _GLUED = re.compile(
@@ -21,9 +24,11 @@ _SIGNS = re.compile(r"([%°])c?")
 
 
 def words_of(text: str) -> list[str]:
-    """At most `LIMIT` words. Decimal points, clock colons, signs before digits and inner apostrophes stay."""
+    """At most `LIMIT` words. Decimal points, clock colons, signs before digits and inner apostrophes stay, but "it's"
+    is "its", as recognisers write it."""
     text = _UNPRINTED.sub(" ", text[:MAX_LENGTH]).lower()
     text = _HYPHENS.sub(" ", _APOSTROPHES.sub("'", text))
+    text = _CONTRACTED.sub(lambda found: "".join(part for part in found.groups() if part), text)
     text = _SIGNS.sub(r" \1 ", _GLUED.sub(r" \1 ", text))
     found = (word.strip(_ENDS) if word[:1] != "." else "0" + word.strip(_ENDS) for word in text.split()[:LIMIT])
     return [word for word in found if word]
