@@ -111,7 +111,10 @@ def test_it_is_quick_and_light() -> None:
     code = f"""
 import json, time
 from pathlib import Path
-import numpy, MNN.nn, MNN.expr
+import numpy
+from assistant.model_store.mnn_tools import silent_stdout
+with silent_stdout():
+    import MNN.nn, MNN.expr
 from assistant.stages.intent_encoder import SentenceClassifier
 def anonymous():
     return sum(int(line.split()[1]) for line in open("/proc/self/smaps_rollup") if line.startswith("Anonymous"))
@@ -132,7 +135,7 @@ print(json.dumps([ready, min(times), anonymous() - before]))
     # the best of a few: other work on the machine is not what is measured
     assert ready <= 0.1
     assert sentence <= 0.02
-    assert kilobytes <= 25 * 1024
+    assert kilobytes <= 12 * 1024, "are the weights unpacked?"
 
 
 @pytest.mark.parametrize("harm", ["cut", "altered", "missing", "no meta", "broken meta", "other format"])
