@@ -11,7 +11,6 @@ import asyncio
 import importlib
 import json
 import statistics
-import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -96,7 +96,7 @@ class Sentences:
         intents = {name: one for name, one in self._data["intents"].items() if one["data"]}
         lists = self._data["lists"] | {kind: {"values": values} for kind, values in self._names.items()}
         rules = self._data["expansion_rules"]
-        reached = {name: lists.get(name, {"values": []}) for name in _lists_reached(rules, intents)}
+        reached = {name: _alone(lists.get(name, {"values": []})) for name in _lists_reached(rules, intents)}
         return {
             "language": self._language,
             "intents": intents,
@@ -124,6 +124,15 @@ def _anywhere(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 {key: value for key, value in group.items() if not key.endswith("_context")} | {"sentences": sentences}
             )
     return kept
+
+
+def _alone(values: dict[str, Any]) -> dict[str, Any]:
+    """A range with a multiplier gets an end that no other range has: hassil remembers the words of numbers by a
+    range's bounds alone, and "up by five percent" would make "down by five percent" go up, too."""
+    bounds = values.get("range")
+    if not isinstance(bounds, dict) or "multiplier" not in bounds:
+        return values
+    return {**values, "range": {**bounds, "to": bounds["to"] + 1}}
 
 
 def _lists_reached(rules: Mapping[str, str], intents: Mapping[str, Any]) -> set[str]:

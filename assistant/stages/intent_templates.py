@@ -78,11 +78,12 @@ class Templates:
 
     def match(self, text: str) -> IntentMatch:
         """Of score 1, or `LOOSE`; `name` None when no template fits."""
-        plain = normalise(text, self.language)
-        found = None
-        if 0 < len(plain.split()) <= MAX_WORDS and len(plain) <= MAX_LENGTH:
-            # "kitchen lamp" is the lamp of that name before it is any lamp of the kitchen
-            found = hassil.recognize_best(plain, self._intents, best_slot_name="name")
+        plain, found = normalise(text, self.language), None
+        # "i need" is polite before a question, and the beginning of "i need milk on the list"
+        for words in dict.fromkeys((plain, stripped(text))):
+            if found is None and 0 < len(words.split()) <= MAX_WORDS and len(words) <= MAX_LENGTH:
+                # "kitchen lamp" is the lamp of that name before it is any lamp of the kitchen
+                found = hassil.recognize_best(words, self._intents, best_slot_name="name")
         if found is None:
             return IntentMatch(name=None, text=text)
         loose = any(entity.is_wildcard for entity in found.entities.values())
@@ -178,10 +179,15 @@ def _value(entity: Any) -> str | int | float:
 
 def normalise(text: str, language: str = "en") -> str:
     """One line, plain apostrophes, without the polite words before and after; case is hassil's business."""
-    text = " ".join(_APOSTROPHES.sub("'", text).split()).strip(" .!?,;:\"'-")
+    text = stripped(text)
     before, after = _BEFORE.get(language), _AFTER.get(language)
     while before and (found := before.match(text)):
         text = text[found.end() :]
     while after and (found := after.search(text)):
         text = text[: found.start()]
     return text.strip(" .!?,;:\"'-")
+
+
+def stripped(text: str) -> str:
+    """One line, plain apostrophes, no marks at its ends."""
+    return " ".join(_APOSTROPHES.sub("'", text).split()).strip(" .!?,;:\"'-")

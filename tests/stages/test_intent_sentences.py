@@ -121,6 +121,17 @@ def test_no_sentence_takes_any_words_before_in_five_minutes() -> None:
     assert ask(made(), "what will the weather be like in five minutes").name is None
 
 
+def test_down_stays_down_after_up_by_as_much() -> None:
+    engine = made()
+    steps = [ask(engine, f"turn {way} the volume by five percent").slots for way in ("up", "down", "up")]
+    assert steps == [{"volume_step": 5}, {"volume_step": -5}, {"volume_step": 5}]
+    assert ask(engine, "set the volume to five percent").slots == {"volume_level": 5}
+
+
+def test_polite_words_may_be_the_beginning_of_a_command() -> None:
+    assert ask(made(), "i need dog food on my list").slots == {"item": "dog food"}
+
+
 # --- languages ------------------------------------------------------------------------------------------------------
 PLACES = {"de": "küche", "fr": "cuisine", "zh": "客厅", "ko": "거실"}
 ROWS = (Path(__file__).parents[1] / "intents/languages.tsv").read_text("utf-8").splitlines()
