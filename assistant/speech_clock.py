@@ -11,8 +11,10 @@ _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augu
 _MONTH = "|".join([*_MONTHS, *(month[:3] for month in _MONTHS if month != "May"), "Sept"])
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _DAY = "Mon|Tues|Tue|Wed|Thurs|Thur|Thu|Fri|Sat|Sun"
-_YEAR_CUE = "in|since|from|until|till|by|before|after|around|circa|years?|of|and|between|during|to|early|late|born|died"
+_YEAR_CUE = "in|since|from|until|till|by|before|circa|years?|between|during|early|late|born|died"
 _YEAR_CUE += "|spring|summer|autumn|fall|winter|" + "|".join(_MONTHS)
+_WEAK_CUE = "after|around|of|and|to"
+"""Before a year, and before other numbers as often: "a pin of 1234"."""
 _DECADE_CUE = "|".join(f"(?<={word})" for word in ("the ", "early ", "late ", "mid-", "his ", "her ", "your ", "my ",
                                                    "their "))  # fmt: skip
 _CENTURY = r"(?:1[1-9]|20)"
@@ -58,6 +60,14 @@ def _moment(match: re.Match[str]) -> str:
     zone = {"": "", "Z": " UTC"}.get(match["zone"] or "", f" UTC {match['zone']}")
     date = _date(match["year"], match["month"], match["day"], match[0])
     return match[0] if date == match[0] else f"{date} at {time(match['time'])}{zone}"
+
+
+def _short_date(match: re.Match[str]) -> str:
+    """ "3/10" after "on"."""
+    month, day = int(match[2]), int(match[3])
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        return f"{month}/{day}"
+    return f"{_MONTHS[month - 1]} {ordinal(day)}"
 
 
 def _month(text: str) -> str:
@@ -108,6 +118,13 @@ def dates() -> tuple[Rule, ...]:
         (re.compile(r"(?<![\d-])(\d{4})-(\d{2})-(\d{2})(?![\d-])"), lambda m: _date(m[1], m[2], m[3], m[0])),
         (re.compile(r"(?<![\d/])(\d{1,2})/(\d{1,2})/(\d{4})(?![\d/])"), lambda m: _date(m[3], m[1], m[2], m[0])),
         (re.compile(r"(?<![\d.])(\d{1,2})\.(\d{1,2})\.(\d{4})(?![\d]|\.\d)"), lambda m: _date(m[3], m[2], m[1], m[0])),
+        (
+            re.compile(
+                r"(?i:\b(on|until|till|from|since|by) )(\d{1,2})/(\d{1,2})"
+                r"(?![/\d]|\.\d|\s(?:cups?|of|tea|table|tsp|tbsp|the|inch|full))"
+            ),
+            lambda m: f"{m[1]} " + _short_date(m),
+        ),
         (re.compile(r"(?<![\d.])\+\d[\d ().-]{6,16}\d(?!\d)"), _digits),
         (re.compile(r"(?<![\d.])(?:1[ .-])?\(?\d{3}\)?[ .-]\d{3}[.-]\d{4}(?!\d)"), _digits),
         (re.compile(r"(?<![\d.-])\d{3}-\d{4}(?![\d-])"), _digits),
@@ -208,6 +225,7 @@ def bare_years() -> tuple[Rule, ...]:
     no_amount = rf"(?!,?\d|\.\d|\w|\s?[-–/x×%]\s?\d|\s+(?:{_COUNTED})\b)"
     return (
         (re.compile(rf"(?i:\b({_YEAR_CUE})\s+|(\())({_CENTURY}\d\d|10[6-9]\d){no_amount}"), _bare_year),
+        (re.compile(rf"(?i:\b({_WEAK_CUE})\s+)()((?:1[4-9]|20)\d\d){no_amount}"), _bare_year),
         (re.compile(rf"(?<![\w.,$€£#/^-])(?<![-+=<>×*] )((?:19|20)\d\d){no_amount}"), lambda m: year(m[1])),
         (
             re.compile(

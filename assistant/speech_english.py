@@ -127,7 +127,7 @@ def _words() -> tuple[Rule, ...]:
         (re.compile(r"\s+[—–-]+\s+|\s*—\s*"), ", "),
         (re.compile(r"…"), "..."),
         (re.compile(r"(?<=\d)°"), " degrees"),
-        (re.compile(r"[*`^]"), " "),  # what was no markdown and no product
+        (re.compile(r"\^"), " "),
         (re.compile(r"([!?])[!?]+"), r"\1"),
     )
 

@@ -41,6 +41,7 @@ _INLINE: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"!?\[([^\[\]]{0,300})\]\((?:[^()]|\([^()]{0,200}\)){0,1000}\)"), r"\1"),  # links and pictures
     (re.compile(r"(?<=[\w.,!?\"”)])\[\^?\d{1,3}\]"), ""),  # footnotes
     (re.compile(r"<((?:https?://|mailto:)?[^<>\s]{1,300}[@.:][^<>\s]{1,300})>"), r" \1 "),
+    (re.compile(r"<!--.{0,500}?-->"), " "),
     (re.compile(r"</?[A-Za-z][^<>]{0,200}>"), " "),
     (re.compile(r"\b(?:mailto|tel):(?=\S)"), ""),
     (re.compile(r"(?<![A-Za-z\d])(?:(?:https?|ftp)://|(?=www\.))(?:www\.)?"
@@ -64,6 +65,9 @@ _FULL = 250
 """As long as pieces get (`sentences.MAX_CHARS`)."""
 _ADDRESS = re.compile(r"[<(\[]{0,3}(?:https?://|www\.)")
 _WORD = re.compile(r"\A\S+\s*")
+_PRODUCT = re.compile(r"(?<=\d)\s?\*\s?(?=\d)")
+_LEFT_OVER = re.compile(r"[*`]")
+"""What was no markdown and no product."""
 _SPACES = re.compile(r"\s+")
 _THIN = re.compile(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 """Between thousands, as French and scientists write."""
@@ -140,7 +144,8 @@ def _spell_out(line: str, rules: Language) -> str:
     line = _SPACES.sub(" ", line)
     if not rules.any_script:
         line = readable(rules.symbols(line), rules.scripts)
-    line = _SPACES.sub(" ", rules.spell_out(line)).strip()
+    line = _LEFT_OVER.sub(" ", rules.spell_out(_PRODUCT.sub("×", line)))
+    line = _SPACES.sub(" ", line).strip()
     return re.sub(r"\s+([,.;:!?])", r"\1", line)
 
 

@@ -116,7 +116,10 @@ def units() -> tuple[Rule, ...]:
         (re.compile(rf"(?<=[a-z\d])\s?/\s?(h|hr|s|min|mo|yr|{_WORDS})\b"), lambda m: f" per {_PER.get(m[1], m[1])}"),
         (re.compile(rf"(?<=[a-z]s)/({per})\b"), lambda m: f" per {_PER[m[1]]}"),
         (re.compile(rf"(?<![\w/°])(?:{_either(_BARE)})(?![\w/])"), lambda m: _BARE[m[0]]),
-        (re.compile(r"(?<![\w.,])(\d+(?:\.\d+)?)\s?k(?=\+|\s[a-z])(?!\s(?:run|race|tv|video))"), r"\1 thousand"),
+        (
+            re.compile(r"(?<![\w.,])(\d+(?:\.\d+)?)\s?k(?=\+|\s[a-z])(?<!401k)(?!\s(?:run|race|tv|video))"),
+            r"\1 thousand",
+        ),
         (
             re.compile(r"(?<![\w.,])(\d+\.\d+)\s?([MB])(?=\s[a-z])"),
             lambda m: f"{m[1]} {'million' if m[2] == 'M' else 'billion'}",
@@ -133,7 +136,8 @@ def ranges() -> tuple[Rule, ...]:
         (re.compile(rf"(?<=\d)(\s?(?:%|{unit}))\s-\s(?={NUMBER}\s?(?:%|{unit})(?!\w))"), r"\1 to "),
         (
             re.compile(
-                rf"(?<=\d)(\s?(?:%|(?:{unit})(?:/[a-z]{{1,3}})?))?\s?(?:–|(?<! )-(?! ))\s?(?={NUMBER}(?![\d-]))"
+                rf"(?<![A-Za-z\d_])(\d[\d,]*(?:\.\d+)?(?:\s?(?:%|(?:{unit})(?:/[a-z]{{1,3}})?))?)"
+                rf"\s?(?:–|(?<! )-(?! ))\s?(?={NUMBER}(?![\d-]))"
             ),
             r"\1 to ",
         ),
