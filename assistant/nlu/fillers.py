@@ -27,7 +27,7 @@ CLAUSES = word_set(
 """A value ends before them."""
 
 VERBS = word_set(
-    "set start make begin create give put run pop stick chuck bung throw add extend increase lengthen prolong"
+    "set start lift make begin create give put run pop stick chuck bung throw add extend increase lengthen prolong"
     " raise bump decrease reduce shorten cut trim lower drop take knock shave slash lop subtract remove deduct"
     " pull bring move get pause stop halt freeze hold suspend resume unpause continue restart unfreeze carry keep"
     " cancel delete kill scrap end clear abort dismiss ditch bin forget wipe quit call turn switch shut open close"

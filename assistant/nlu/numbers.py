@@ -70,6 +70,12 @@ def _fraction(words: Words, index: int, language: Language) -> tuple[float, int]
         return _SIGNS[word], index + 1
     if ratio := _RATIO.fullmatch(word):
         return int(ratio[1]) / int(ratio[2]), index + 1
+    if (
+        word in language.a
+        and index + 1 < len(words)
+        and (words[index + 1] in _SIGNS or _RATIO.fullmatch(words[index + 1]))
+    ):
+        return _fraction(words, index + 1, language)
     times, next_index = 1, index
     if word in language.a or 1 <= language.small.get(word, 0) <= 9:
         times, next_index = language.small.get(word, 1), index + 1

@@ -51,7 +51,7 @@ def asked(words: list[str], house: House) -> Slots:
         state = "open" if "up" in words else "closed"
     if state is None and slots.get("domain") == "light" and "out" in words:
         state = "off"
-    if slots.get("name") == "all" or (state and slots.get("name") in ("anything", "doors locked")):
+    if slots.get("name") == "all" or (state and slots.get("name") in ("anything",)):
         slots.pop("name")
     return {**slots, **({"state": state} if state else {})}
 

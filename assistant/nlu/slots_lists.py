@@ -95,7 +95,8 @@ _REST_OFF = re.compile(
     rf"|{_DONE_WORDS}|no longer needed|not needed|and|can|could|be|come))+$"
 )
 _REASONS = re.compile(
-    r"\s+(?:(?:i|im|i'm|ive|i've|we|weve|we've|they|theyre|they're|he|she|dad|mum|mom|nobody|somebody|its|it's|hes"
+    r"\s+(?:(?:i|im|i'm|ive|i've|we|weve|we've|they|theyre|they're|he|she|(?:dad|mum|mom)(?= (?:bought|said|says|got"
+    r"|has|wants|needs))|nobody|somebody|its|it's|hes"
     r"|shes|were"
     r"|we're|thats?|you)\b(?! (?:and|to)\b)|because|cause|before|so (?:i|we)|in (?:the|my) (?:trolley|basket|cart)"
     r"|for (?:me|us|tomorrow|tonight|dinner|(?:mon|tues|wednes|thurs|fri|satur|sun)day)$|when"
@@ -115,9 +116,12 @@ _MEASURES = word_set(
 )
 
 
+_FOR_SOMEBODY = re.compile(r"\bfor (?:mum|mom|mummy|mommy|dad|daddy)$")
+
+
 def item(intent: str, words: list[str]) -> Slots:
     """The item or items, as they were said, in one piece."""
-    text = joined(trimmed(words, _FILLERS, _FILLERS))
+    text = joined(trimmed(words, _FILLERS, frozenset() if _FOR_SOMEBODY.search(joined(words)) else _FILLERS))
     found = _completed(text) if intent.endswith("CompleteItem") else _added(text)
     return {"item": found} if found else {}
 
@@ -170,7 +174,9 @@ def _clean_done(text: str) -> str:
 
 def _clean(text: str) -> str:
     """Without a reason behind it, without articles in front: "a dozen eggs" keeps its "a"."""
-    words = trimmed(_REASONS.sub("", text).split(), _FILLERS, _FILLERS | _AFTER)
+    text = _REASONS.sub("", text)
+    after = frozenset() if _FOR_SOMEBODY.search(text) else _FILLERS | _AFTER
+    words = trimmed(text.split(), _FILLERS, after)
     while words and words[0] in _FRONT | _FILLERS:
         if words[0] in ("a", "an") and words[1:2] and words[1] in _MEASURES:
             break

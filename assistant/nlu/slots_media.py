@@ -16,8 +16,6 @@ SILENT = word_set(
     " humidifier"
     " sprinkler camera lock window plug switch"
 )
-_PLAYERS = word_set("speaker speakers tv radio stereo music sound volume audio playback telly player")
-_PREPOSITIONS = word_set("in on from at through over to via out into for of")
 _PLAYER_THINGS = (
     r"(?:speakers?|soundbar|sound bar|stereo|projector|telly|television|hi ?fi|headphones|big screen|computer)"
 )
@@ -30,6 +28,9 @@ _PROGRAMMES = tuple(
 )
 """After "radio": what plays there is meant."""
 _GENERIC = frozenset({"speaker", "speakers", "computer speaker"})
+
+
+_SOMEBODY = word_set("im i'm was were hes shes theyre someone somebody someones somebodys youre need")
 
 
 def place(words: list[str], house: House) -> tuple[Slots, list[Found]]:
@@ -51,12 +52,15 @@ def place(words: list[str], house: House) -> tuple[Slots, list[Found]]:
 
 
 def _plays_there(words: list[str], area: Found) -> bool:
-    before = [word for word in words[max(0, area.start - 2) : area.start] if word not in ARTICLES]
-    after = words[area.end : area.end + 2]
-    if before and before[-1] in _PREPOSITIONS:
-        who = words[max(0, area.start - 4) : area.start]
-        return not {"im", "i'm", "was", "were", "someone", "somebody"} & set(who) and who[-3:-1] != ["back", "from"]
-    return bool(after and after[0] in _PLAYERS) or bool(set(before) & {"mute", "unmute", "pause", "set", "turn"})
+    """Not where somebody is: "pause it im in the hall"."""
+    before = words[max(0, area.start - 4) : area.start]
+    led = [word for word in before if word not in ARTICLES]
+    return not _SOMEBODY & set(before) and led[-2:] not in (
+        ["back", "from"],
+        ["down", "to"],
+        ["going", "to"],
+        ["go", "to"],
+    )
 
 
 def anywhere(words: list[str], house: House) -> Slots:

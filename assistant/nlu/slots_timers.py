@@ -30,9 +30,12 @@ def timer_slots(intent: str, words: list[str], language: Language) -> Slots:
         slots = amount.slots() if amount else {}
         name = timer_name(words, spans, new=True)
         return {**slots, **({"name": name} if name else {})}
-    which = next((span for span in spans if _tells_which(words, span)), None)
+    changed = intent in ("HassIncreaseTimer", "HassDecreaseTimer")
+    # "pause the timer for five minutes" says how long the pause is to be, "cancel the timer for five minutes" does not
+    with_for = intent != "HassPauseTimer" and (not changed or len(spans) > 1)
+    which = next((span for span in spans if _tells_which(words, span, with_for=with_for)), None)
     slots = {}
-    if intent in ("HassIncreaseTimer", "HassDecreaseTimer"):
+    if changed:
         amount, which = _amount(words, spans, which, language)
         slots |= amount.absolute().slots() if amount else {}
     if which is not None:
@@ -86,13 +89,13 @@ def _bare_minutes(words: list[str], language: Language) -> Duration | None:
     return _minutes(free[-1]) if free else None
 
 
-def _tells_which(words: list[str], span: Duration) -> bool:
+def _tells_which(words: list[str], span: Duration, *, with_for: bool) -> bool:
     """ "my ten minute timer", "the twenty minute one", "the ten minute pasta timer", "the timer for ten minutes"."""
     after = words[span.end : span.end + 3]
     if span.start and words[span.start - 1] in ("by", "another", "extra"):
         return False
     before = words[max(0, span.start - 2) : span.start]
-    if len(before) == 2 and before[0] in TIMER and before[1] in ("of", "with"):
+    if len(before) == 2 and before[0] in TIMER and before[1] in (("of", "with", "for") if with_for else ("of", "with")):
         return True
     for word in after:
         if word in _WHICH:

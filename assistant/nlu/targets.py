@@ -20,14 +20,17 @@ DOMAINS = {
     ),
     **dict.fromkeys(word_set("fan fans ventilator ventilators"), "fan"),
     **dict.fromkeys(
-        word_set("blind blinds curtain curtains shutter shutters shade shades drape drapes cover covers"), "cover"
+        word_set(
+            "blind blinds curtain curtains shutter shutters shade shades drape drapes cover covers awning awnings"
+        ),
+        "cover",
     ),
     **dict.fromkeys(word_set("lock locks"), "lock"),
     **dict.fromkeys(word_set("switch switches plug plugs socket sockets outlet outlets"), "switch"),
     **dict.fromkeys(word_set("speaker speakers"), "media_player"),
 }
 _HEARD = {"lamb": "lamp", "lam": "lamp", "lambs": "lamps", "lice": "lights", "lites": "lights"}
-_DOORS = frozenset({"door", "doors"})
+_DOORS = word_set("door doors window windows gate gates")
 _LOCKING = word_set("lock locks unlock locked unlocked bolt unbolt locking")
 _ACTIONS = word_set(
     "turn switch put get make set open close shut lock unlock start stop begin kill flick hit power fire activate"
@@ -44,7 +47,7 @@ ROOMS = word_set(
 )
 """That many houses have, for saying that this one does not."""
 _FLOOR_WORDS = frozenset({"upstairs", "downstairs"})
-_PLACE = frozenset({"in", "at", "on", "for", "of", "inside", "throughout", "out", "around"})
+_PLACE = frozenset({"in", "at", "on", "for", "of", "inside", "throughout", "across", "out", "around"})
 _NEXT_TO = frozenset(
     {"by", "over", "beside", "behind", "under", "near", "above", "next", "at", "on", "outside", "below", "in"}
 )
@@ -54,11 +57,13 @@ _STATE_WORDS = word_set(
     " burning switched turned plugged working active charging armed bolted empty currently moment anything anyone"
     " anybody"
     " left people temperature brightness colour color light level battery percent half full max maximum minimum bright"
-    " power things thing something nothing house home device devices setting mode red green blue yellow white here"
+    " space area place power things thing something nothing house home device devices setting mode red green blue"
+    " yellow white here"
     " there"
     " room many which what much any warming long enough no more using lock"
 )
 _EVERYTHING = frozenset({"everything", "all"})
+_VERBS_TOO = word_set("lock switch cover shade plug")
 _NO_NAMES = word_set(
     "big little main damn bloody awful stupid blasted horrible nice bright whole single silly annoying other"
 )
@@ -156,15 +161,11 @@ def _kinds(words: list[str], found: list[Found], house: House) -> list[_Candidat
 
 
 def _is_verb(words: list[str], at: int) -> bool:
-    """ "lock the door", "switch on", "cover the": no thing."""
-    word, after = words[at], words[at + 1 : at + 2]
-    if word in ("lock", "switch", "cover", "shade", "plug") and (
-        at == 0 or words[at - 1] in FILLERS | CLAUSES | {"to"}
-    ):
-        return True
-    return word in ("lock", "switch", "cover", "shade", "plug") and (
-        not after or after[0] in ARTICLES | {"on", "off", "up"}
-    )
+    """ "lock the door", "switch on": no thing."""
+    if words[at] not in _VERBS_TOO or (at and words[at - 1] in ARTICLES):
+        return False
+    after = words[at + 1 : at + 2]
+    return at == 0 or words[at - 1] in FILLERS | CLAUSES | {"to"} or bool(after and after[0] in ARTICLES | _PARTICLES)
 
 
 def _kind(words: list[str], at: int, domain: str, found: list[Found], house: House) -> _Candidate:

@@ -42,7 +42,7 @@ def timer_name(words: list[str], spans: list[Duration], *, new: bool) -> str:
         told = word in _NAMED and (index == 0 or words[index - 1] not in ("the", "its"))
         if told or words[index : index + 2] == ["call", "it"]:
             start = index + (2 if words[index + 1] in ("it", "as") else 1)
-            if name := _run(words, start, taken, TIMER | CLAUSES):
+            if name := _run(words, start, taken, TIMER | CLAUSES, said=True):
                 return name
     places = [index for index, word in enumerate(words) if word in TIMER or (word == "one" and not new)]
     for at in places:
@@ -71,8 +71,9 @@ def _before(words: list[str], at: int, taken: set[int], new: bool) -> str:
     return ""
 
 
-def _run(words: list[str], start: int, taken: set[int], stops: frozenset[str]) -> str:
-    """The words from there on, up to a clause, a length, or too many of them."""
+def _run(words: list[str], start: int, taken: set[int], stops: frozenset[str], *, said: bool = False) -> str:
+    """The words from there on, up to a clause, a length, or too many of them; of a name that is `said` to be one,
+    whatever it is."""
     while start < len(words) and words[start] in ARTICLES:
         start += 1
     end = start
@@ -84,6 +85,8 @@ def _run(words: list[str], start: int, taken: set[int], stops: frozenset[str]) -
         end = words.index("and", start)
     name = trimmed(words[start:end], ARTICLES | FILLERS, FILLERS | ARTICLES | {"and"})
     number = bool(name) and (name[0] in ENGLISH.small or name[0].isdigit())
+    if said and name and not number:
+        return joined(name)
     return "" if not name or number or name[0] in STOPS | _NOT_NAMES else joined(name)
 
 
