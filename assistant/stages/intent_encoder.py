@@ -94,7 +94,7 @@ class SentenceClassifier:
             self._positions: Floats = head["positions"].astype(np.float32)
         with silent_stdout():  # MNN greets
             self._net = _Net(folder / ENCODER, threads)
-            self.embed("warm up")  # it lays its weights out at the first sentence
+            self.embed("warm up")  # some of its memory is taken at the first sentence
 
     @classmethod
     def load(cls, folder: Path, threads: int = 1) -> SentenceClassifier:
@@ -144,7 +144,10 @@ class _Net:
             ({"backend": 0, "numThread": threads, "precision": _NORMAL_PRECISION, "memory": _LOW_MEMORY},)
         )
         runtime.set_hint(_DYNAMIC_QUANT, _BY_BLOCK)
-        self._net: Any = nn.load_module_from_file(str(path), ["input"], ["output"], runtime_manager=runtime)
+        # laid out while it is read, so that the file's own copy goes: 12 MiB in all and not 19
+        self._net: Any = nn.load_module_from_file(
+            str(path), ["input"], ["output"], runtime_manager=runtime, rearrange=True
+        )
 
     def run(self, x: Floats) -> Floats:
         held = np.ascontiguousarray(x)
