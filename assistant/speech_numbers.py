@@ -40,7 +40,8 @@ _RULERS = (
     "|Otto|Ludwig|Leopold|Felipe|Carlos|Albert|Harald|Margrethe|Gustaf|Mary|Clement|Urban|Sixtus|Boniface|Constantine"
     "|Theodosius|Mehmed|Murad|Selim|Suleiman|John|Robert|Ferdinand|Joseph|Leopold|Cleopatra|Thutmose|Abdullah"
 )
-_NUMERAL = r"(?=[IVX])(?:X{0,3})(?:IX|IV|V?I{0,3})"
+_NUMERAL = r"(?=[IVX])(?:X{0,3})(?:IX|IV|V?I{0,3})(?<=[IVX])"
+"""Of at least one letter."""
 
 
 def in_words(number: int) -> str:

@@ -166,12 +166,27 @@ def test_a_block_of_code_is_mentioned_once_when_it_comes_in_pieces() -> None:
     assert said == ["Look:", CODE_MENTION, "", "", "", "Done."]
 
 
+@pytest.mark.parametrize("text", ["Elizabeth II9", "Apollo XIk", "Part IIII", "George VI10", "Henry IIII"])
+def test_what_only_begins_like_a_roman_numeral_stays(text: str) -> None:
+    assert speakable(text) == text
+
+
 def test_a_piece_that_goes_on_gets_no_full_stop() -> None:
     assert speakable("The capital of France and") == "The capital of France and"
 
 
+_SNIPPETS = st.lists(
+    st.tuples(st.sampled_from(GOLDEN), st.integers(0, 20), st.integers(1, 40)).map(
+        lambda of: of[0][1][of[1] :][: of[2]]
+    )
+    | st.text(alphabet="*`#[(|<~-+.$€/:09 aIVXkm%°^=,@\\😀½²⁻Ω", max_size=4),
+    max_size=5,
+).map("".join)
+"""Parts of what is known, side by side."""
+
 _ANY = (
-    st.text(max_size=200)
+    _SNIPPETS
+    | st.text(max_size=200)
     | st.text(alphabet="*_`#[]()|<>~-+.$€/:0123456789 aAegIVXkm%°^=,@\\n\x00😀½–\"'", max_size=120)
     | st.text(alphabet="aé1 ,.!?()\"'-。、東京ПиΩμπ١나नि\u0301", max_size=60)
     | st.lists(st.sampled_from([shown for _, shown, _ in GOLDEN]), max_size=4).map(" ".join)
