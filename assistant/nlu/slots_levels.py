@@ -13,6 +13,7 @@ _TOP = word_set("max maximum maximal full highest loudest brightest fullest top 
 _BOTTOM = word_set("min minimum lowest quietest minimal dimmest faintest")
 _TO = word_set("to at on level volume brightness be percent loudness sound than setting number two is is's down up")
 _COUNTED = word_set("notch notches step steps tick ticks touch bit bits click clicks songs tracks levels")
+_HOURS = word_set("am pm o'clock oclock")
 _UP = word_set(
     "up plus louder increase raise boost crank pump amplify higher blast more brighter brighten lighten intensify"
     " upper raising"
@@ -42,7 +43,7 @@ def free_numbers(words: list[str], language: Language, taken: Iterable[int] = ()
         for number in numbers(words, language)
         if number.start not in used
         and not _pronoun(words, number)
-        and not (number.end < len(words) and words[number.end] in _COUNTED | {"more"})
+        and not (number.end < len(words) and words[number.end] in _COUNTED | _HOURS | {"more"})
         and not (number.start and words[number.start - 1] in ("not", "than"))
     ]
 
@@ -103,6 +104,8 @@ def direction(words: list[str]) -> str | None:
     strong = weak = None
     for index, word in enumerate(words):
         before = words[index - 1] if index else ""
+        if words[index + 1 : index + 2] in (["here"], ["there"]):
+            continue  # "down here"
         further = words[max(0, index - 2) : index]
         turned = before in ("less", "not") or "not" in further or "less" in further
         complained = (

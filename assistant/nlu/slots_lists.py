@@ -11,7 +11,8 @@ from assistant.nlu.words import joined, trimmed, word_set
 _OWN = r"(?:(?:the|my|our|this|your|that|a) )*"
 _LISTS = r"(?:lists?|lisp)"
 _OF_WHAT = r"(?: of (?:shopping|things(?: to (?:buy|get))?|groceries))?"
-_LIST = rf"{_OWN}(?:(?:shopping|grocery|groceries|food|supermarket)(?: {_LISTS})?|{_LISTS}){_OF_WHAT}"
+_SHOP = r"(?:to ?do )?(?:shopping|grocery|groceries|food|supermarket)"
+_LIST = rf"{_OWN}(?:{_SHOP}(?: (?:{_LISTS}|bag|cart|basket))?|{_LISTS}){_OF_WHAT}"
 _THE_LIST = rf"{_OWN}(?:(?:shopping|grocery|groceries|food) {_LISTS}|{_LISTS}|groceries|shopping)"
 _MUST = r"(?:(?:must|has to|have to|had to|needs? to|should|can|could) )?(?:(?:go|goes|be|come|added|put) )?"
 _ON_LIST = re.compile(
@@ -57,14 +58,18 @@ _FINISHED = re.compile(
 _GO_ON = re.compile(
     r"^(?:the )?(.+?) (?:go|goes|have to go|has to go|needs? to be|should be|as well|also|too|add|too please)$"
 )
-_ASIDE = re.compile(r"^note to self\s+|\s+on it$|\s+left$|\bhow (?:is it|do you|its|is that) (?:called|say|call it)\s+")
+_ASIDE = re.compile(
+    r"^note to self\s+|^make sure (?:that )?(?:we (?:get|buy) )?|\s+gets?(?= added)|\s+and (?:remove|delete|take"
+    r"|need) .*$|\s+on it$|\s+left$|\bhow (?:is it|do you|its|is that) (?:called|say|call it)\s+"
+)
 
 _DONE_WORDS = (
     r"(?:done|bought|got|purchased|completed?|finished|sorted|found|checked|ticked|crossed|collected|picked up)"
 )
 _TAKE_OFF = (
     r"(?:tick(?:ed|ing)?(?: off)?|cross(?:ed|ing)?(?: off| out)?|check(?:ed|ing)?(?: off| out)?|mark(?:ed)?(?: off)?"
-    r"|complete(?: the item| item)?|tak(?:e|ing)(?: off| of| out)?|remov(?:e|ing)|delet(?:e|ing)|scratch(?: off| out)?"
+    r"|complete(?: the item| item)?|tak(?:e|ing)(?: off| of| out| away)?|remov(?:e|ing)|delet(?:e|ing)"
+    r"|scratch(?: off| out)?"
     r"|strike(?: off| out| through)?|drop|ditch|lose|get rid of|erase|clear|scrap|kick|cut|wipe|pull|get"
     r"|forget(?: about)?|scrub(?: off)?|score off|put a line through|(?:check|tick) ?mark (?:next to|on|by)|set"
     r"|bin(?= (?:the|my|that)\b))"

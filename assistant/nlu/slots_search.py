@@ -32,7 +32,7 @@ _GET = re.compile(
 )
 _HEARD_PLAY = re.compile(r"^(?:pay|plague|clay|lay|plays|played|plate|place)\b(?=\s\S)")
 _TELLS = re.compile(r"(?:i|im|i'm|we|were|we're|its|it's|shes|hes|they|theyre)\b")
-_PUT_ON = re.compile(r"\b(?:put|stick|throw|get|bang|have|want) (?!on\b)(.+) (?:on|going|playing)$")
+_PUT_ON = re.compile(r"\b(?:put|turn|switch|stick|throw|get|bang|have|want) (?!on\b)(.+) (?:on|going|playing)$")
 _AGAIN = re.compile(
     r"\s+(?:and|then)\s+(?:please )?(?:play|start|put|stick|turn)\b(?: (?:it|them|that|those|one|that one))?(?: (?:on"
     r"|up))?.*$"
@@ -59,9 +59,8 @@ _TAIL = re.compile(
     r"|for (?:cooking|studying|sleeping|working|dinner|bed|bedtime))$"
 )
 _FRONT = re.compile(
-    r"^(?:(?:me|us|some|any|a bit of|a little|a bit|bit of|a lot of|(?:something|anything|the latest) (?:by|from|of)"
-    r"|more"
-    r"|lots of|like|that|this|by|hearing|listening to|to|of|please|a|an|good|my(?= \w+ playlist)|on)\s+)+"
+    r"^(?:(?:me|us|(?:any|some) good|some|any|a bit of|a little|a bit|bit of|a lot of|more"
+    r"|(?:something|anything|the latest) (?:by|from|of)|lots of|like|that|this|by|hearing|listening to|to|of|please|a|an|my(?= \w+ playlist)|on)\s+)+"
 )
 _BY = re.compile(r"^(?:(?:the|some|a|any) )?(?:music|songs?|tunes?|tracks?|stuff|something) (?:by|from|of) (?=\S)")
 _CLASSES = {
@@ -88,7 +87,7 @@ _NOTHING = word_set(
 )
 
 
-_VERBS_ALONE = word_set("put turn switch stick play start get listen pop")
+_VERBS_ALONE = word_set("put turn switch stick play start get listen")
 
 
 def search(words: list[str], house: House) -> Slots:
@@ -201,7 +200,7 @@ def _class_of(query: str) -> tuple[str, str]:
             return query, "radio"
         return (query, "") if rest.startswith("in ") else (re.sub(r"^that goes ", "", rest), _CLASSES[first[1]])
     if by := _CLASS_BY.match(query):
-        return f"{by[1]}{by[3]} {by[4]}", _CLASSES[by[2]]
+        return by[4] if by[3] == "about" else f"{by[1]}{by[3]} {by[4]}", _CLASSES[by[2]]
     if last := _CLASS_LAST.match(query):
         return last[1], _CLASSES[last[2]]
     if re.search(r"\S radio\b", query):

@@ -5,6 +5,7 @@ Pure.
 
 from __future__ import annotations
 
+from assistant.nlu.clock import clock_times
 from assistant.nlu.durations import Duration, Slots, durations
 from assistant.nlu.fillers import STOPS
 from assistant.nlu.language import Language
@@ -85,7 +86,10 @@ def _length(words: list[str], spans: list[Duration]) -> Duration | None:
 def _bare_minutes(words: list[str], language: Language) -> Duration | None:
     """ "set a timer for five": everybody means minutes."""
     free = [one for one in numbers(words, language) if not _is_label(words, one) and not one.percent]
-    free = [one for one in free if words[one.start : one.end] != ["one"] and not one.fraction]
+    hours = {index for time in clock_times(words) for index in range(time.start, time.end)}
+    free = [
+        one for one in free if words[one.start : one.end] != ["one"] and not one.fraction and one.start not in hours
+    ]
     return _minutes(free[-1]) if free else None
 
 

@@ -92,6 +92,8 @@ def target(
     if not candidates:
         where = anywhere(words, places, house)
         thing = unknown(words, found, near=near) if not (near and where) else None
+        if thing == "dark" or (thing is None and "dark" in words):
+            return {"domain": "light", **where}
         if "everything" in words or (thing is None and "all" in words):
             return where or {"name": "all"}
         if thing is not None and thing in where.values():
@@ -142,7 +144,8 @@ def _named(one: Found, places: list[Found], words: list[str]) -> _Candidate:
         between = words[one.end : place.start]
         while len(between) > 1 and between[0] in _STATE_WORDS | FILLERS and between[1] not in ARTICLES:
             between = between[1:]  # "the heater going in the office"
-        if place.end == one.start or (0 < len(between) <= 3 and between[0] in _PLACE and set(between[1:]) <= ARTICLES):
+        led = 0 < len(between) <= 3 and between[0] in _PLACE | ARTICLES and set(between[1:]) <= ARTICLES
+        if place.end == one.start or led:
             slots |= area_slots(place)
     return _Candidate(slots, one.start, one.end)
 
@@ -154,7 +157,8 @@ def _kinds(words: list[str], found: list[Found], house: House) -> list[_Candidat
         domain = DOMAINS.get(word)
         if word in _DOORS:
             domain = "lock" if _LOCKING & set(words) else "cover"
-        if domain is None or at in taken or (domain in ("lock", "switch", "cover") and _is_verb(words, at)):
+        twice = words[at + 1 : at + 2] and words[at + 1] in DOMAINS and at + 1 not in taken
+        if domain is None or at in taken or twice or (domain in ("lock", "switch", "cover") and _is_verb(words, at)):
             continue
         out.append(_kind(words, at, domain, found, house))
     return out
@@ -178,7 +182,7 @@ def _kind(words: list[str], at: int, domain: str, found: list[Found], house: Hou
             place, start = before, before.start
             continue
         word = words[start - 1]
-        if word in _NOT_THINGS - {"night"} or word in DOMAINS or at - start >= 3:
+        if word in _NOT_THINGS - {"night"} or (word in DOMAINS and start != at) or at - start >= 3:
             break
         start -= 1
         if word in _FLOOR_WORDS:
