@@ -96,7 +96,7 @@ class Asr(Section, frozen=True, kw_only=True):
 
 
 class Intent(Section, frozen=True, kw_only=True):
-    engine: str = "templates"
+    engine: str = "classifier"
     """classifier | templates; "templates" understands sentences word for word alone."""
     language: str = "en"
     threshold: float = 0.0
