@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from assistant.errors import UsageError
 from assistant.messages import Emit
@@ -74,10 +74,17 @@ class Timers:
             self._mine = self._locked()
             if self._mine:
                 async with asyncio.timeout(DISK_S):
-                    await in_own_thread(functools.partial(self._file.load, self._book.restore))
+                    data = await in_own_thread(functools.partial(self._file.load, self._checked))
+                if data is not None:
+                    self._book.restore(data)
         except OSError as error:
             log.error("%s cannot be read: %s; timers that were set before are not there", self._file.path, error)
         self._watch = asyncio.create_task(self._follow())
+
+    def _checked(self, data: Any) -> Any:
+        """In a thread that may be late, so it leaves our book alone. Raises `ValueError`."""
+        TimerBook(self._book.clocks).restore(data)
+        return data
 
     def _locked(self) -> bool:
         """For as long as this process lives. Raises `OSError`."""

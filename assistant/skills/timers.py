@@ -27,7 +27,7 @@ async def start(slots: Slots, context: Context) -> str:
         return "A timer needs at least 1 second; nothing was set."
     if seconds > MOST_S:
         return f"That is too long for a timer; {_MOST}."
-    name = spoken_name(text(slots, "name"))
+    name = spoken_name(text(slots, "name")) if folded(text(slots, "name")) else ""
     alike = sum(bool(name) and folded(one.name) == folded(name) for one in context.timers.all())
     try:
         timer, kept = await context.timers.start(name, seconds)

@@ -57,6 +57,7 @@ def kitchen() -> Kitchen:
         ({"minutes": 2.5}, "Timer set for 2 minutes and 30 seconds."),
         ({"hours": 24}, "Timer set for 24 hours."),
         ({"minutes": 5, "name": "the egg timer"}, "Egg timer set for 5 minutes."),
+        ({"minutes": 5, "name": "timer"}, "Timer set for 5 minutes."),
         ({"minutes": "5"}, "Timer set for 5 minutes."),
     ],
 )
