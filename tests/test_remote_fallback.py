@@ -253,9 +253,9 @@ def test_a_worker_that_crashes_counts_as_a_server_that_fails(tmp_path: Path) -> 
             async with remote_house(tmp_path, remote) as one:
                 task = asyncio.create_task(one.pipeline.answer(Query(text="Why?")))
                 async with asyncio.timeout(8):
-                    while not one.remote[Stage.LLM].pid:
+                    while "intent-end" not in [name for name, _ in one.events] or not one.remote[Stage.LLM].pid:
                         await asyncio.sleep(0.02)
-                    await asyncio.sleep(0.4)
+                    await asyncio.sleep(0.4)  # the server has been asked by then
                 one.remote[Stage.LLM].kill("it held too much")
                 report = (await task).report
                 assert report.outcome is Outcome.ANSWERED
