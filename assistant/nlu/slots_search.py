@@ -60,7 +60,8 @@ _TAIL = re.compile(
 )
 _FRONT = re.compile(
     r"^(?:(?:me|us|(?:any|some) good|some|any|a bit of|a little|a bit|bit of|a lot of|more"
-    r"|(?:something|anything|the latest) (?:by|from|of)|lots of|like|that|this|by|hearing|listening to|to|of|please|a|an|my(?= \w+ playlist)|on)\s+)+"
+    r"|(?:something|anything|the latest) (?:by|from|of)"
+    r"|lots of|like|that|this|by|hearing|listening to|to|of|please|a|an|my(?= \w+ playlist)|on)\s+)+"
 )
 _BY = re.compile(r"^(?:(?:the|some|a|any) )?(?:music|songs?|tunes?|tracks?|stuff|something) (?:by|from|of) (?=\S)")
 _CLASSES = {
