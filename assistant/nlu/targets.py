@@ -32,7 +32,7 @@ DOMAINS = {
 _HEARD = {"lamb": "lamp", "lam": "lamp", "lambs": "lamps", "lice": "lights", "lites": "lights"}
 _DOORS = word_set("door doors window windows gate gates")
 _LOCKING = word_set("lock locks unlock locked unlocked bolt unbolt locking")
-_ACTIONS = word_set(
+ACTIONS = word_set(
     "turn switch put get make set open close shut lock unlock start stop begin kill flick hit power fire activate"
     " deactivate enable disable raise lower pull draw roll bring run cut knock flip dim brighten bolt unbolt crank is"
     " are"
@@ -69,7 +69,7 @@ _NO_NAMES = word_set(
 )
 """Said of a light, but no part of its name."""
 _BEFORE_NEAR = tuple([word] for word in ("the", "my", "our", "those", "that", "both"))
-_NOT_THINGS = STOPS | _STATE_WORDS | _ACTIONS | _EVERYTHING
+_NOT_THINGS = STOPS | _STATE_WORDS | ACTIONS | _EVERYTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,8 @@ def _unlikely(words: Sequence[str], one: _Candidate) -> int:
 def effort(words: Sequence[str], start: int, end: int) -> float:
     """How far a thing stands from a word of action, better behind it than before it: what the sentence is about is
     near, what it only mentions is not."""
-    behind = [start - at for at in range(start) if words[at] in _ACTIONS]
-    ahead = [at - end + 4 for at in range(end, len(words)) if words[at] in _ACTIONS or words[at] in ("on", "off", "to")]
+    behind = [start - at for at in range(start) if words[at] in ACTIONS]
+    ahead = [at - end + 4 for at in range(end, len(words)) if words[at] in ACTIONS or words[at] in ("on", "off", "to")]
     return min([*(size - 1 for size in behind), *ahead, 40])
 
 
