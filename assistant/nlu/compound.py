@@ -17,6 +17,8 @@ from assistant.messages import IntentMatch
 MAX_WORDS = 60
 """What is longer is a story."""
 MAX_CUTS = 4
+_BY_NAME = ("HassTurnOn", "HassTurnOff")
+"""Templates know bare names as switching on: "turn off the tv and the heater" has one verb."""
 _ENDS = " ,.;!?，。？！"
 
 One = Callable[[str], IntentMatch]
@@ -159,9 +161,12 @@ class _Cutter:
         return bool(words.asks.match(text)) and not (words.supposes and words.supposes.search(text))
 
     def _is_order(self, part: IntentMatch) -> bool:
-        if not part.name or part.score >= 1 or part.source == "template":
+        orders = self._words.orders
+        if not part.name or (orders is None and part.source == "template"):
             return bool(part.name)
-        return bool(self._words.orders and self._words.orders.match(part.text))
+        if orders is not None and orders.match(part.text):
+            return True
+        return part.score >= 1 and part.name not in _BY_NAME
 
 
 def _resolved(question: str, commands: list[IntentMatch], words: _Words) -> str:

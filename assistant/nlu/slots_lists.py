@@ -49,7 +49,7 @@ _NEED = re.compile(
     r"|(?:used|ate|finished|drank|had)(?: up)?(?: (?:the|all))? (?:last|end|rest)(?: bit)? of|last of|no more"
     r"|(?:remember|remind me|need|going|forget) to (?:buy|get|pick up)|forget|should (?:buy|get)"
     r"|have no(?: more)?|havent got(?: any)?|without|needs?|buy|pick up|there(?:'?s| is) no(?: more| any)?"
-    r"|(?:used|ate) all(?: of)?|(?:(?:can|could|may) (?:we|i|you)|^we) have"
+    r"|(?:used|ate) all(?: of)?|(?:(?:can|could|may) (?:we|i|you)|^we) have(?! (?:just |all )?(?:run|ran|none))"
     r")\b\s*(?:any |some |more )?(?=\S)"
 )
 _FINISHED = re.compile(

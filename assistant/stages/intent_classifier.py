@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import msgspec
+
 from assistant.errors import AssistantError
 from assistant.messages import IntentMatch, IntentRequest
 from assistant.nlu import compound
 from assistant.nlu.house import House
+from assistant.nlu.several import each_of
 from assistant.nlu.slots import slots_of
 from assistant.stages.base import EngineConfig, EngineInfo
-from assistant.stages.intent_encoder import Prototypes, SentenceClassifier
+from assistant.stages.intent_encoder import Prototypes, SentenceClassifier, plain
 from assistant.stages.intent_templates import MAX_LENGTH, MAX_WORDS, Options, Templates, answered, options_of, refined
 
 ENGLISH = "en"
@@ -36,6 +39,8 @@ class _Loaded:
     encoder: SentenceClassifier | None
     own: Prototypes | None
     """Of the user's intents with examples."""
+    examples: dict[str, str]
+    """Word for word, and which intent each is of."""
 
 
 class ClassifierIntent:
@@ -61,7 +66,8 @@ class ClassifierIntent:
             own = self._own(encoder, templates)
         elif templates.examples:
             self._notes.append(f"examples of intents are for English; {templates.language!r} has its templates alone")
-        self._loaded = _Loaded(templates, House.of(self._options.names), encoder, own)
+        examples = {plain(text): name for name, texts in templates.examples.items() for text in texts if plain(text)}
+        self._loaded = _Loaded(templates, House.of(self._options.names), encoder, own, examples)
 
     def _own(self, encoder: SentenceClassifier, templates: Templates) -> Prototypes | None:
         if not templates.examples:
@@ -80,8 +86,13 @@ class ClassifierIntent:
         completed = answered(request, loaded.templates, loaded.house)
         if completed is not None:
             yield completed
-        else:
-            yield from compound.requests(request.text, self._meant, loaded.templates.language)
+            return
+        for match in compound.requests(request.text, self._meant, loaded.templates.language):
+            if match.name is None or match.score >= 1:
+                yield match
+                continue
+            for slots in each_of(match.name, match.text, match.slots, loaded.house):  # "the tv and the heater"
+                yield msgspec.structs.replace(match, slots=slots)
 
     def close(self) -> None:
         self._loaded = None
@@ -95,9 +106,11 @@ class ClassifierIntent:
             return match
         if not 0 < len(text.split()) <= MAX_WORDS or len(text) > MAX_LENGTH:
             return match
-        found = loaded.encoder.classify(text)
+        if (example := loaded.examples.get(plain(text))) is not None:
+            return IntentMatch(name=example, score=1.0, source="classifier", text=text)
         own_name, own_score = loaded.own.nearest(text) if loaded.own is not None else (None, 0.0)
-        if own_name is not None and found.name is None and match.name is None:
+        found = loaded.encoder.classify(text)
+        if own_name is not None:  # nearer to an example than sentences of different meanings ever are
             return IntentMatch(name=own_name, score=own_score, source="classifier", text=text)
         if match.name is not None:
             other, sure = found.ranking[0]
