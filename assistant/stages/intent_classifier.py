@@ -20,7 +20,16 @@ from assistant.nlu.several import each_of
 from assistant.nlu.slots import slots_of
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.intent_encoder import Prototypes, SentenceClassifier, plain
-from assistant.stages.intent_templates import MAX_LENGTH, MAX_WORDS, Options, Templates, answered, options_of, refined
+from assistant.stages.intent_templates import (
+    MAX_LENGTH,
+    MAX_WORDS,
+    Options,
+    Templates,
+    answered,
+    normalise,
+    options_of,
+    refined,
+)
 
 ENGLISH = "en"
 CONTRADICTED = 0.7
@@ -66,7 +75,7 @@ class ClassifierIntent:
             own = self._own(encoder, templates)
         elif templates.examples:
             self._notes.append(f"examples of intents are for English; {templates.language!r} has its templates alone")
-        examples = {plain(text): name for name, texts in templates.examples.items() for text in texts if plain(text)}
+        examples = {_bare(text): name for name, texts in templates.examples.items() for text in texts}
         self._loaded = _Loaded(templates, House.of(self._options.names), encoder, own, examples)
 
     def _own(self, encoder: SentenceClassifier, templates: Templates) -> Prototypes | None:
@@ -106,7 +115,7 @@ class ClassifierIntent:
             return match
         if not 0 < len(text.split()) <= MAX_WORDS or len(text) > MAX_LENGTH:
             return match
-        if (example := loaded.examples.get(plain(text))) is not None:
+        if (bare := _bare(text)) and (example := loaded.examples.get(bare)):
             return IntentMatch(name=example, score=1.0, source="classifier", text=text)
         own_name, own_score = loaded.own.nearest(text) if loaded.own is not None else (None, 0.0)
         found = loaded.encoder.classify(text)
@@ -120,3 +129,8 @@ class ClassifierIntent:
             return IntentMatch(name=None, text=text)
         slots = slots_of(found.name, text, loaded.house)
         return IntentMatch(name=found.name, score=min(found.score, 0.99), slots=slots, source="classifier", text=text)
+
+
+def _bare(text: str) -> str:
+    """Without marks and polite words."""
+    return plain(normalise(text, ENGLISH))
