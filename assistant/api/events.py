@@ -172,18 +172,6 @@ class Publisher:
         elif WELCOME.encode().startswith(topic) and self._welcome is None:
             self._welcome = self._loop.call_later(_WELCOME_EVERY_S, self._greet)
 
-    def _hang_up(self, linger_ms: int = 0) -> None:
-        if self._socket is None:
-            return
-        xpub, self._socket = self._socket, None
-        self._loop.remove_reader(self._fd)
-        for handle in (self._again, self._welcome):
-            if handle is not None:
-                handle.cancel()
-        self._again = self._welcome = None
-        self._callers.close()
-        xpub.close(linger=linger_ms)
-
     async def close(self) -> None:
         """Removes the socket. The last events have a moment to leave, for which the context's end waits."""
         if self._socket is None:
