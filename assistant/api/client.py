@@ -28,6 +28,7 @@ from assistant.api.dialogue import (
     Steps,
     Told,
     Wait,
+    Walk,
     ping,
     raised,
 )
@@ -181,22 +182,14 @@ class Client(Closing):
 
     # --- steps ------------------------------------------------------------------------------------------------------
     def _run(self, steps: Steps[T]) -> T:
-        came = None
-        while True:
-            try:
-                step = steps.send(came)
-            except StopIteration as end:
-                result: T = end.value
-                return result
+        walk, came = Walk(steps), None
+        while (step := walk.on(came)) is not None:
             came = self._do(step)
+        return walk.result
 
     def _told(self, steps: Steps[None]) -> Iterator[Told]:
-        came = None
-        while True:
-            try:
-                step = steps.send(came)
-            except StopIteration:
-                return
+        walk, came = Walk(steps), None
+        while (step := walk.on(came)) is not None:
             came = self._do(step)
             if isinstance(step, Told):
                 yield step

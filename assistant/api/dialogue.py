@@ -89,6 +89,24 @@ class Told:
 Steps = Generator[Send | Wait | Told, framing.Received | None, T]
 
 
+class Walk(Generic[T]):
+    """`while (step := walk.on(came)) is not None:` do the step; `came` is what its `Wait` brought."""
+
+    result: T
+    """Behind the last step."""
+
+    def __init__(self, steps: Steps[T]) -> None:
+        self._steps = steps
+
+    def on(self, came: framing.Received | None) -> Send | Wait | Told | None:
+        """The next step; None behind the last one. Raises what the steps raise."""
+        try:
+            return self._steps.send(came)
+        except StopIteration as end:
+            self.result = end.value
+            return None
+
+
 def raised(told: wire.Failure) -> AssistantError:
     """The error of a reply, with the exit code and the retry hint that it had where it was raised."""
     base = _BY_EXIT_CODE.get(told.exit_code, StageError)
