@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from assistant.api.loopback import checked_loopback, tcp_listener
+from assistant.api.loopback import checked_loopback, closed, tcp_listener
 from assistant.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -49,11 +49,7 @@ class MetricsServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._server is not None
-        self._server.close()
-        for task in list(self._clients):
-            task.cancel()
-        await asyncio.gather(*self._clients, return_exceptions=True)
-        await self._server.wait_closed()
+        await closed(self._server, self._clients)
 
     async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

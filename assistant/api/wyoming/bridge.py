@@ -18,7 +18,7 @@ from typing import Any, Self
 from wyoming.info import Info
 
 from assistant import __version__
-from assistant.api.loopback import checked_loopback, tcp_listener, unix_listener
+from assistant.api.loopback import checked_loopback, closed, tcp_listener, unix_listener
 from assistant.api.queries import Queries
 from assistant.api.wyoming.backend import Backend
 from assistant.api.wyoming.describing import described
@@ -63,12 +63,7 @@ class Bridge:
     ) -> None:
         """Ends the work of all clients."""
         assert self._server is not None
-        self._server.close()
-        tasks = list(self._sessions)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._server.wait_closed()
+        await closed(self._server, self._sessions)
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
