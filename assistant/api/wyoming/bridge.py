@@ -38,12 +38,19 @@ class Bridge:
     """`async with Bridge(assistant, server.queries, "tcp://127.0.0.1:10700")`: clients are served inside."""
 
     def __init__(
-        self, backend: Backend, queries: Queries, uri: str, *, max_clients: int = MAX_CLIENTS, idle_s: float = IDLE_S
+        self,
+        backend: Backend,
+        queries: Queries,
+        uri: str,
+        *,
+        max_clients: int = MAX_CLIENTS,
+        idle_s: float = IDLE_S,
+        room: Room | None = None,
     ) -> None:
-        """`queries`: the line in which questions wait."""
+        """`queries`: the line in which questions wait. `room`: what all recordings have together."""
         self._backend, self._queries, self._uri = backend, queries, uri
         self._max_clients, self._idle_s = max_clients, idle_s
-        self._room = Room()
+        self._room = room or Room()
         self._sessions: dict[asyncio.Task[Any], Session] = {}
         self._server: asyncio.Server | None = None
         self._path: Path | None = None

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import stat
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from wyoming.asr import Transcribe, Transcript
-from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
 from wyoming.event import Event
 from wyoming.info import Describe, Info
@@ -20,19 +18,11 @@ from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, Synthesize
 from wyoming.wake import Detect, Detection
 
 from assistant.errors import ConfigError
-from tests.api.wyoming.homes import heard, home, said, until
+from tests.api.wyoming.homes import OURS, heard, home, said, sound_of, until
 from tests.speech_corpus import clip_pcm
 from tests.talkers import RATE, STORY
 
 WORDS = "cmd_hello_gemini.wav"
-OURS = {"rate": 16_000, "width": 2, "channels": 1}
-
-
-def sound_of(pcm: bytes, **format: int) -> list[Any]:
-    """As Home Assistant sends it: in pieces of a tenth of a second."""
-    size = format["rate"] // 10 * format["width"] * format["channels"]
-    pieces = [AudioChunk(**format, audio=pcm[at : at + size]) for at in range(0, len(pcm), size)]
-    return [AudioStart(**format), *pieces, AudioStop()]
 
 
 def kinds(events: list[Event]) -> list[str]:
