@@ -88,9 +88,11 @@ def test_the_last_one_wins_and_the_one_before_comes_back(folder: Path) -> None:
             async with handling(folder, says("second"), "HassTurnOn"):
                 assert str(await handlers.handle("a", ON, "")).startswith("second")
                 assert str(await handlers.handle("b", OFF, "")).startswith("first")
-            await until(lambda: len(handlers.understood.intents) == 2)
+            spoke = ""
             async with asyncio.timeout(3):
-                while not str(await handlers.handle("c", ON, "")).startswith("first"):
+                while not spoke.startswith("first"):
+                    with contextlib.suppress(HandlerFailed):  # the second is still on its way out
+                        spoke = str(await handlers.handle("c", ON, ""))
                     await asyncio.sleep(0.01)
 
     asyncio.run(test())
