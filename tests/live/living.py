@@ -19,6 +19,7 @@ from assistant.api.client import Client
 from assistant.audio import vad
 from assistant.audio.formats import read_audio
 from assistant.bench.daemons import OwnDaemon
+from assistant.bench.observer import descendants
 from assistant.messages import ASR_RATE, AsrRequest, Transcript
 from assistant.messages_status import Status
 from assistant.model_store.store import ModelStore
@@ -60,6 +61,13 @@ class Living:
             assert time.monotonic() < deadline, f"{len(found)} of {count} queries ended\n{self.daemon.log}"
             time.sleep(0.05)
         return [json.loads(path.read_text()) for path in found]
+
+    def process_of(self, name: str) -> int:
+        """The one of its processes that has this name; the daemons of others may run beside it."""
+        (found,) = [
+            pid for pid in descendants(self.daemon.pid) if Path(f"/proc/{pid}/comm").read_text("utf-8").strip() == name
+        ]
+        return found
 
     # --- what it hears ----------------------------------------------------------------------------------------------
     @contextlib.contextmanager

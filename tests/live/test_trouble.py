@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -164,8 +163,7 @@ def test_stop_ends_an_announcement_and_a_new_audio_process_hears_at_once(tmp_pat
 
         one.sound.play(said())
         one.until_state("responding")
-        ears = int(subprocess.run(["pgrep", "-n", "-x", "assistant-audio"], capture_output=True, check=True).stdout)
-        os.kill(ears, signal.SIGKILL)
+        os.kill(one.process_of("assistant-audio"), signal.SIGKILL)
         one.until(lambda status: status.voice is not None and status.voice.restarts == 1)
         one.until(lambda status: status.voice is not None and status.voice.input.state == "ok")
         one.sound.play(said())
