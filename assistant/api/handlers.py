@@ -1,7 +1,8 @@
 """Clients that carry out intents: who has registered which, and the way of one intent to such a client and back.
 
-The last client that registered an intent is asked; the one before comes back when it leaves. Decides nothing about
-what an intent means.
+Of several clients with an intent the one is asked that has registered what was named (`name`, then `area`, `floor`);
+among those that have, or where nobody has, the last one; the one before comes back when it leaves. Decides nothing
+about what an intent means.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Handlers:
     def __init__(self, answer_s: float = ANSWER_S) -> None:
         self._answer_s = answer_s
         self._registered: list[_Registration] = []
-        """The last one is asked first."""
+        """In the order in which they came."""
         self._watched: set[Caller] = set()
         self._pending: dict[str, tuple[Caller, asyncio.Future[str]]] = {}
 
@@ -120,7 +121,7 @@ class Handlers:
 
     # --- what the pipeline asks -------------------------------------------------------------------------------------
     async def handle(self, query_id: str, match: IntentMatch, text: str) -> str | None:
-        found = self._found(match.name)
+        found = self._found(match)
         if found is None or match.name is None:
             return None
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -133,17 +134,24 @@ class Handlers:
         finally:
             del self._pending[query_id]
 
-    def _found(self, intent: str | None) -> _Registration | None:
-        for one in reversed(self._registered):
-            if intent in one.intents:
-                try:
-                    one.still()
-                except UsageError as error:
-                    log.warning("a client is not asked any more: %s", error.message)
-                    self._leave(one.caller)
-                    continue
-                return one
+    def _found(self, match: IntentMatch) -> _Registration | None:
+        while able := [one for one in reversed(self._registered) if match.name in one.intents]:
+            best = max(able, key=lambda one: _has_of(one.names, match.slots))  # the first one, so the newest, of equals
+            try:
+                best.still()
+            except UsageError as error:
+                log.warning("a client is not asked any more: %s", error.message)
+                self._leave(best.caller)
+                continue
+            return best
         return None
+
+
+def _has_of(names: Mapping[str, tuple[str, ...]], slots: Mapping[str, str | int | float]) -> tuple[bool, ...]:
+    """Which of the things that were named somebody has registered; a name says more than an area."""
+    return tuple(
+        str(slots.get(kind, "")).casefold() in (name.casefold() for name in names.get(kind, ())) for kind in LISTS
+    )
 
 
 def _failed(why: str) -> HandlerFailed:

@@ -35,12 +35,14 @@ async def served(folder: Path, answer_s: float = 3) -> AsyncIterator[Handlers]:
 
 
 @contextlib.asynccontextmanager
-async def handling(folder: Path, answer: Answer, *intents: str) -> AsyncIterator[AsyncClient]:
+async def handling(
+    folder: Path, answer: Answer, *intents: str, names: dict[str, list[str]] | None = None
+) -> AsyncIterator[AsyncClient]:
     """A client that has registered, and answers what it is asked."""
     registered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def work(client: AsyncClient) -> None:
-        async for told in client.handle(intents, {"name": ["lamp"]}):
+        async for told in client.handle(intents, names or {"name": ["lamp"]}):
             if isinstance(told, wire.Registered):
                 registered.set_result(None)
             else:
@@ -94,6 +96,30 @@ def test_the_last_one_wins_and_the_one_before_comes_back(folder: Path) -> None:
                     with contextlib.suppress(HandlerFailed):  # the second is still on its way out
                         spoke = str(await handlers.handle("c", ON, ""))
                     await asyncio.sleep(0.01)
+
+    asyncio.run(test())
+
+
+def test_of_several_the_one_is_asked_that_has_what_was_named(folder: Path) -> None:
+    lamps = {"name": ["Kitchen lamp", "desk lamp"], "area": ["kitchen"]}
+    fan = {"name": ["fan", "desk lamp"], "area": ["hall"]}
+
+    async def test() -> None:
+        async with (
+            served(folder) as handlers,
+            handling(folder, says("lamps"), "HassTurnOn", names=lamps),
+            handling(folder, says("fan"), "HassTurnOn", names=fan),
+        ):
+
+            async def asked(**slots: str | int | float) -> str:
+                return str(await handlers.handle("q", IntentMatch(name="HassTurnOn", slots=slots), "")).split()[0]
+
+            assert await asked(name="kitchen lamp") == "lamps"
+            assert await asked(name="fan") == "fan"
+            assert await asked(area="kitchen", brightness=5) == "lamps"
+            assert await asked(name="fan", area="kitchen") == "fan"  # the name says more
+            assert await asked(name="desk lamp", area="kitchen") == "lamps"  # both have the name
+            assert await asked(name="desk lamp") == await asked(name="stove") == await asked() == "fan"  # the newest
 
     asyncio.run(test())
 
