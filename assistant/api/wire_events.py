@@ -61,7 +61,8 @@ class MemoryEvict(Happened, frozen=True, kw_only=True):
 
     stage: str
     reason: str = msgspec.field(name="for")
-    """The stage that needs its memory, or why else it goes."""
+    """The stages that need its memory (as llm+tts), or why else it goes: keep-alive | budget | leak | command (an
+    `unload`) | replaced (another model, other settings, or other intents were registered)."""
 
 
 class MemoryDeny(Happened, frozen=True, kw_only=True):
