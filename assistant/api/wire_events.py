@@ -81,7 +81,8 @@ class Throttled(Happened, frozen=True, kw_only=True):
 
 
 class State(Happened, frozen=True, kw_only=True):
-    """What the assistant does has changed: for an LED."""
+    """What the assistant does has changed, the same as in `status`: for an LED. A query that came by a socket is
+    `processing` from its start to its end, unless somebody is listened to or answered at the microphone."""
 
     state: VoiceState
     before: VoiceState
