@@ -48,7 +48,7 @@ def test_an_unload_by_command_is_told_as_every_other_end_once(tmp_path: Path) ->
     async def test() -> None:
         async with room(tmp_path) as one:
             await one.use(one.part("llm", 100))
-            assert await asyncio.gather(one.memory.unload("llm"), one.memory.unload("llm")) == [True, True]
+            assert all(await asyncio.gather(one.memory.unload("llm"), one.memory.unload("llm")))
             assert one.evicted() == [("llm", "command")]
             assert not await one.memory.unload("llm")
             assert len(one.evicted()) == 1
