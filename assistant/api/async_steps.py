@@ -17,8 +17,8 @@ import zmq.asyncio
 
 from assistant.api import framing, sockets, wire
 from assistant.api.addresses import SEND_S, Address, Local
-from assistant.api.dialogue import NOT_ANSWERING, Dialogue, Send, Steps, Told, Wait, Walk
-from assistant.errors import AssistantError, NotRunning
+from assistant.api.dialogue import Dialogue, Send, Steps, Told, Wait, Walk
+from assistant.errors import AssistantError
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class AsyncSteps:
                     async with asyncio.timeout(SEND_S):
                         await self._socket(name).send_multipart(frames)
                 except TimeoutError:
-                    raise NotRunning(f"the daemon at {self._address} takes nothing", code=NOT_ANSWERING) from None
+                    raise self._address.silent("takes nothing") from None
             case Wait(parent=parent, timeout_s=timeout_s):
                 if (message := self._dialogue.take(parent)) is not None:
                     return message

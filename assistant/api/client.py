@@ -15,9 +15,8 @@ from typing import Any, TypeVar
 import zmq
 
 from assistant.api import framing, sockets, wire, wire_events
-from assistant.api.addresses import SEND_S, Address, Local
+from assistant.api.addresses import NOT_ANSWERING, SEND_S, Address, Local
 from assistant.api.dialogue import (
-    NOT_ANSWERING,
     ORDER_S,
     REPLY_S,
     SAY_S,
@@ -174,7 +173,7 @@ class Client(Closing):
         """With an `until`: what comes before the daemon has heard of the topics, which it has to by then."""
         while until == math.inf or not feed.pid:
             if time.monotonic() > until:
-                raise NotRunning(f"the daemon at {self._address} tells no events", code=NOT_ANSWERING)
+                raise self._address.silent("told no events")
             if not socket.poll(int(SILENCE_S * 1000)):
                 self._address.check_there()
             elif (event := feed.take(socket.recv_multipart())) is not None:
@@ -200,7 +199,7 @@ class Client(Closing):
                 try:
                     self._socket(name).send_multipart(frames)
                 except zmq.Again:
-                    raise NotRunning(f"the daemon at {self._address} takes nothing", code=NOT_ANSWERING) from None
+                    raise self._address.silent("takes nothing") from None
             case Wait(socket=name, parent=parent, timeout_s=timeout_s):
                 give_up = time.monotonic() + timeout_s
                 while (message := self._dialogue.take(parent)) is None:

@@ -34,8 +34,6 @@ T = TypeVar("T")
 
 REPLY_S = 5.0
 """For a reply that no work stands behind: it takes milliseconds, and longer where pages come back from a slow card."""
-NOT_ANSWERING = "not-answering"
-"""The code of a `NotRunning` when a process has the socket open, and says nothing."""
 SAY_S = 600.0
 """The longest text that is taken has four minutes of speech."""
 ORDER_S = 180.0
@@ -179,11 +177,7 @@ class Dialogue:
             if not isinstance(message.data, call.kind):
                 raise EngineFailed(f"the daemon answered with {type(message.data).__name__}", code="bad-message")
             return message.data
-        raise NotRunning(
-            f"the daemon at {self._address} has its socket open, but did not answer within {call.timeout_s:g} s: it was"
-            " stopped, or the machine swaps; try again later, or end that process",
-            code=NOT_ANSWERING,
-        )
+        raise self._address.silent(f"did not answer within {call.timeout_s:g} s")
 
     def _send(self, socket: str, command: wire.Data, pcm: bytes = b"", id: str | None = None) -> Steps[str]:
         """The id of the command, whose replies are kept from now on."""
