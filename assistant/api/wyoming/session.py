@@ -134,10 +134,9 @@ class Session:
                 text = field(event, "text", str)
                 self._begin(functools.partial(jobs.recognise, services, text, event.data.get("context"), self._send))
             case "transcript":
-                text = field(event, "text", str)
-                self._begin(
-                    functools.partial(jobs.ask, self._queries, self, text, event.data.get("context"), self._send)
-                )
+                text, context = field(event, "text", str), event.data.get("context")
+                async with jobs.not_handled(context, self._send):
+                    self._begin(functools.partial(jobs.ask, self._queries, self, text, context, self._send))
 
     async def _sound(self, event: Event) -> None:
         """Belongs to a `transcribe`, also without one. Whoever only wants to hear of wake words sends it in vain: they
