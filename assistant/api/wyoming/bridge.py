@@ -25,6 +25,7 @@ from assistant.api.wyoming.describing import described
 from assistant.api.wyoming.framing import MAX_LINE_BYTES
 from assistant.api.wyoming.session import IDLE_S, Session, refuse
 from assistant.api.wyoming.sound import Room
+from assistant.api.wyoming.wishes import Wishes
 from assistant.errors import BusyNow, ConfigError
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class Bridge:
         self._backend, self._queries, self._uri = backend, queries, uri
         self._max_clients, self._idle_s = max_clients, idle_s
         self._room = room or Room()
+        self._wishes = Wishes(backend.services.programs)
         self._sessions: dict[asyncio.Task[Any], Session] = {}
         self._server: asyncio.Server | None = None
         self._path: Path | None = None
@@ -92,7 +94,9 @@ class Bridge:
             if len(self._sessions) >= self._max_clients:
                 await refuse(writer, BusyNow(f"{self._max_clients} clients are served already", retry_after_ms=1000))
                 return
-            session = Session(self._backend, self._queries, self._info, self._room, reader, writer, self._idle_s)
+            session = Session(
+                self._backend, self._queries, self._info, self._room, self._wishes, reader, writer, self._idle_s
+            )
             self._sessions[task] = session
             with contextlib.suppress(asyncio.CancelledError):  # the bridge closes, and asyncio would complain of it
                 await session.run()
