@@ -38,10 +38,10 @@ def place() -> Iterator[Place]:
 class Program:
     """An example that runs until it is told to stop."""
 
-    def __init__(self, folder: Path, name: str, *args: str) -> None:
+    def __init__(self, folder: Path, name: str, *args: str, **environ: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-W", "error", str(EXAMPLES / name), *args],
-            env={**os.environ, "XDG_RUNTIME_DIR": str(folder), "PYTHONPATH": str(EXAMPLES.parent)},
+            env={**os.environ, "XDG_RUNTIME_DIR": str(folder), "PYTHONPATH": str(EXAMPLES.parent), **environ},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -115,6 +115,39 @@ def test_a_question_is_asked_aloud_and_answered_with_sound(place: Place) -> None
     assert "answered: " in said
     with wave.open(str(answer)) as sound:
         assert sound.getnframes() / sound.getframerate() > 0.5
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(60)
+def test_why_there_is_no_answer_is_told(place: Place) -> None:
+    silence = place.folder / "silence.wav"
+    with wave.open(str(silence), "wb") as sound:
+        sound.setparams((1, 2, 16_000, 0, "NONE", ""))
+        sound.writeframes(bytes(32_000))
+    with Program(place.folder, "ask_aloud.py", str(silence), str(place.folder / "answer.wav")) as program:
+        code, said = program.end()
+    assert (code, said.strip()) == (1, "failed: nobody said anything")
+
+
+@pytest.mark.parametrize(("name", "more"), [("ask_aloud.py", ("out.wav",)), ("plain_ask.py", ())])
+def test_what_is_no_recording_for_it_is_told_in_a_line(tmp_path: Path, name: str, more: tuple[str, ...]) -> None:
+    (tmp_path / "text.wav").write_text("no sound")
+    with wave.open(str(tmp_path / "cd.wav"), "wb") as sound:
+        sound.setparams((2, 2, 44_100, 0, "NONE", ""))
+    for file, words in (("none.wav", "No such file"), ("text.wav", "RIFF"), ("cd.wav", "mono, 16 kHz")):
+        with Program(tmp_path, name, str(tmp_path / file), *more) as program:
+            code, said = program.end()
+        assert (code, len(said.splitlines())) == (1, 1)
+        assert words in said
+
+
+def test_without_a_daemon_it_says_that_it_waits_where_a_daemon_would_be(tmp_path: Path) -> None:
+    for environ in ({}, {"XDG_RUNTIME_DIR": "", "XDG_STATE_HOME": str(tmp_path)}):
+        place = tmp_path / "assistant"
+        if environ:
+            place = Path("/run/assistant") if os.geteuid() == 0 else place / "run"
+        with Program(tmp_path, "plain_home.py", **environ) as home:
+            home.read_until(f"waiting for a daemon at ipc://{place}\n")
 
 
 @pytest.mark.engine
