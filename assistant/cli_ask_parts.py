@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assistant import cli_output
-from assistant.errors import Cancelled
+from assistant.errors import Cancelled, DeviceError
 
 if TYPE_CHECKING:
     from assistant.audio.devices import Speaker
@@ -79,7 +79,12 @@ def opened_sink(config: Config, out: Path | None, speak: bool) -> Iterator[WavWr
         with WavWriter(out) as writer:
             yield writer
     else:
-        with Speaker(output_device(config.audio.output)) as speaker:
+        try:
+            device = output_device(config.audio.output)
+        except DeviceError as error:  # here, there is another way
+            advice = "or say --out FILE.wav for a file, --no-speech for the text alone"
+            raise DeviceError(f"{error.message}; {advice}", code=error.code) from None
+        with Speaker(device) as speaker:
             yield speaker
 
 

@@ -235,7 +235,7 @@ def test_a_text_is_spoken_and_what_goes_wrong_is_told_in_a_line() -> None:
             backend.speaking = None
             with Program(place.folder, "say.py", "hello") as program:
                 code, said = await asyncio.to_thread(program.end)
-                assert (code, said.partition(":")[0]) == (2, "no-voice")
+                assert (code, said.partition(":")[0]) == (7, "no-voice")
         with Program(place.folder, "say.py", "hello") as program:
             code, said = await asyncio.to_thread(program.end)
             assert (code, said.partition(":")[0]) == (3, "not-running")
