@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -86,6 +86,16 @@ def opened_sink(config: Config, out: Path | None, speak: bool) -> Iterator[WavWr
             raise DeviceError(f"{error.message}; {advice}", code=error.code) from None
         with Speaker(device) as speaker:
             yield speaker
+
+
+def tell_fallback(data: Mapping[str, Any]) -> None:
+    """The event `stage-fallback`, for people."""
+    what = {
+        "query": "the local stage does it instead",
+        "pause": "the local stage does it, until the server is tried again",
+        "next": "half of the answer was told, so this question fails; the next ones are for the local stage",
+    }
+    cli_output.say(f"note: {data['stage']}: {data['message']}; {what[data['for']]}")
 
 
 def show(report: QueryReport, speak: bool) -> None:

@@ -129,6 +129,7 @@ class Assistant:
             conversations=self._conversations,
             emergency=has_emergency_graph,
             instead=self._stages.instead,
+            away=self._stages.away,
             handlers=self._handlers,
             emit=self._tell,
         )

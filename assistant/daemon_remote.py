@@ -13,6 +13,7 @@ import msgspec
 
 from assistant import paths
 from assistant.config import Config
+from assistant.errors import StageError
 from assistant.messages import Stage
 from assistant.model_store.store import ModelStore
 from assistant.stages.registry import REMOTE
@@ -29,9 +30,11 @@ class Pauses:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._until: dict[Stage, float] = {}
+        self.why: dict[Stage, StageError] = {}
+        """The last failure of each that ever failed."""
 
-    def begin(self, stage: Stage) -> None:
-        self._until[stage] = self._clock() + PAUSE_S
+    def begin(self, stage: Stage, error: StageError) -> None:
+        self._until[stage], self.why[stage] = self._clock() + PAUSE_S, error
 
     def __contains__(self, stage: Stage) -> bool:
         return self._clock() < self._until.get(stage, 0)

@@ -32,7 +32,7 @@ from assistant.messages import (
     Outcome,
     Stage,
 )
-from assistant.pipeline_fallback import Fallback, Instead
+from assistant.pipeline_fallback import Away, Fallback, Instead
 from assistant.pipeline_handled import local_reply
 from assistant.pipeline_hear import Listener
 from assistant.pipeline_llm import CUT, LlmSettings, heard, llm_figures, request_of
@@ -64,13 +64,14 @@ class Pipeline:
         emergency: Callable[[Supervisor], bool] = lambda supervisor: False,
         handlers: IntentHandlers | None = None,
         instead: Instead = lambda failed, error: None,
+        away: Away = lambda local: None,
         emit: Emit = lambda name, data: None,
         now: Callable[[], datetime] = datetime.now,
         lease_deadline_s: float = 30,
     ) -> None:
         """`stages` gives the supervisor of a stage, or raises `ModelError` when its model cannot be used. `emergency`:
-        whether an LLM has a graph that leaves layers out. `handlers`: other programs that carry out intents. `instead`:
-        see `pipeline_fallback`."""
+        whether an LLM has a graph that leaves layers out. `handlers`: other programs that carry out intents. `instead`,
+        `away`: see `pipeline_fallback`."""
         self._memory = memory
         self._stages = stages
         self._llm = llm
@@ -78,7 +79,7 @@ class Pipeline:
         self._emergency, self._handlers = emergency, handlers
         self._at_llm, self._in_conversation = Line(llm.slots), Line()
         self._emit = emit
-        self._fallback = Fallback(instead, emit)
+        self._fallback = Fallback(instead, emit, away)
         self._listener = Listener(leased=self._leased, ahead=self._ahead, fallback=self._fallback, emit=emit)
         self._sayer = Sayer(leased=self._leased, fallback=self._fallback, emit=emit)
         self._now = now
@@ -260,6 +261,7 @@ class Pipeline:
         supervisors = [run.parts[stage] for stage in which]
         async with self._memory.lease(*supervisors, deadline_s=self._lease_deadline_s):
             journey.reached(which[-1])
+            self._fallback.used(run, which)
             try:
                 yield
             finally:

@@ -50,6 +50,8 @@ class Run:
     error: AssistantError | None = None
     timings: dict[str, float] = field(default_factory=dict)
     stages: list[StageReport] = field(default_factory=list)
+    replaced: set[Stage] = field(default_factory=set)
+    """Those of which was told that a local one has the place of a server."""
 
     def __post_init__(self) -> None:
         self.started = self.query.started

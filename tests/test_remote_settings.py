@@ -96,6 +96,7 @@ def test_the_installed_model_takes_the_place_for_30_s_with_the_engine_that_it_is
         assert local is not None
         assert (local.engine, local.spec.weight_bytes > 0) == (engine, True)
         assert stages(stage) is local
+        assert (stages.away(local), stages.away(remote)) == (error, None)
         assert stages.instead(local, EngineFailed("bad day")) is None
         clock.now += 29
         assert stages(stage) is local
@@ -112,6 +113,7 @@ def test_the_installed_model_takes_the_place_for_30_s_with_the_engine_that_it_is
 def test_without_an_installed_model_or_a_wish_for_it_nothing_takes_the_place(tmp_path: Path, more: list[str]) -> None:
     store = empty(tmp_path) if not more else ModelStore.default()
     stages = stages_of(tmp_path, Clock(), "stages.llm.engine=openai", *more, store=store)
+    assert stages.away(stages(Stage.INTENT)) is None
     remote = stages(Stage.LLM)
     assert stages.instead(remote, RemoteFailed("away")) is None
     assert stages(Stage.LLM) is remote
