@@ -34,7 +34,9 @@ class Pauses:
         """The last failure of each that ever failed."""
 
     def begin(self, stage: Stage, error: StageError) -> None:
-        self._until[stage], self.why[stage] = self._clock() + PAUSE_S, error
+        self._until[stage] = self._clock() + PAUSE_S
+        # a copy: with the error itself its traceback would stay, and everything that the failed query held
+        self.why[stage] = StageError(error.message, code=error.code, stage=error.stage)
 
     def __contains__(self, stage: Stage) -> bool:
         return self._clock() < self._until.get(stage, 0)

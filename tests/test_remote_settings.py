@@ -96,7 +96,9 @@ def test_the_installed_model_takes_the_place_for_30_s_with_the_engine_that_it_is
         assert local is not None
         assert (local.engine, local.spec.weight_bytes > 0) == (engine, True)
         assert stages(stage) is local
-        assert (stages.away(local), stages.away(remote)) == (error, None)
+        why = stages.away(local)
+        assert why is not None
+        assert (why.code, why.message, stages.away(remote)) == (error.code, error.message, None)
         assert stages.instead(local, EngineFailed("bad day")) is None
         clock.now += 29
         assert stages(stage) is local
