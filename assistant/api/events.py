@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ import zmq
 
 from assistant import __version__
 from assistant.api import framing, sockets, wire_events
+from assistant.api.allowed import Allowed
 from assistant.api.callers import Callers
 from assistant.api.endpoint import Gate
+from assistant.api.rights import Right
 from assistant.api.security import user_of
 from assistant.errors import ConfigError, UsageError
 
@@ -72,7 +75,11 @@ class Publisher:
         self._loop = asyncio.get_running_loop()
         self._bind()
         if self._gate is not None:
-            self._gate.guard.on_loss(lambda keep: self._callers.drop(keep))
+            self._gate.guard.on_look(self._keep_observers)
+
+    def _keep_observers(self, now: Mapping[str, Allowed]) -> None:
+        """All who are connected: whenever they came, they hear nothing any more once they may not."""
+        self._callers.drop(lambda key: key in now and Right.OBSERVE in now[key].rights)
 
     def _bind(self) -> None:
         xpub: zmq.Socket[bytes] = self._context.socket(zmq.XPUB)
