@@ -17,6 +17,7 @@ from typing import Self
 from assistant import __version__, paths
 from assistant.config import Config
 from assistant.conversations import Conversations
+from assistant.daemon_remote import check_api_key
 from assistant.daemon_stages import Stages, has_emergency_graph
 from assistant.daemon_state import DaemonState
 from assistant.daemon_voice import voice_of
@@ -102,6 +103,7 @@ class Assistant:
         for stage in STAGE_ORDER:
             engine_path(stage, config.stage(stage).engine)
         self._stages.check_small()
+        check_api_key(config)
         # first, because everything waits for it: its interpreter starts while the rest is built
         self._server.start()
         try:

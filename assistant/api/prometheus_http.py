@@ -26,6 +26,11 @@ _TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _WHY = "the figures are for nobody else"
 
 
+def checked_address(address: str) -> str:
+    """`metrics.address`, "localhost" as a number. Raises `ConfigError` for one that others can reach."""
+    return checked_loopback(address, "metrics.address", _WHY)
+
+
 class MetricsServer:
     """`async with MetricsServer(figures.page, "127.0.0.1", 9107)`."""
 
@@ -39,7 +44,7 @@ class MetricsServer:
 
     async def __aenter__(self) -> Self:
         """Raises `ConfigError` for an address that others can reach, or that cannot be had."""
-        address = checked_loopback(self._address, "metrics.address", _WHY)
+        address = checked_address(self._address)
         listener = tcp_listener(address, self._wanted, "metrics.port")
         self.port = listener.getsockname()[1]
         self._server = await asyncio.start_server(self._met, sock=listener, limit=MAX_HEAD_BYTES)

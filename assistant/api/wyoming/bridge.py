@@ -107,10 +107,18 @@ class Bridge:
 
 def listener_of(uri: str) -> tuple[socket.socket, Path | None]:
     """The socket, and its path if it has one. Raises `ConfigError`."""
+    where = checked_uri(uri)
+    if isinstance(where, Path):
+        return unix_listener(where, _KEY), where
+    return tcp_listener(*where, _KEY), None
+
+
+def checked_uri(uri: str) -> Path | tuple[str, int]:
+    """The path, or address and port, of `wyoming.uri`. Raises `ConfigError` for what others can reach."""
     kind, _, rest = uri.partition("://")
     if kind == "unix" and rest.startswith("/"):
-        return unix_listener(Path(rest), _KEY), Path(rest)
+        return Path(rest)
     address, _, port = rest.rpartition(":")
     if kind == "tcp" and address and port.isdecimal():
-        return tcp_listener(checked_loopback(address.strip("[]"), _KEY, _WHY), int(port), _KEY), None
+        return checked_loopback(address.strip("[]"), _KEY, _WHY), int(port)
     raise ConfigError(f"{_KEY} is {uri!r}; write tcp://127.0.0.1:10700 or unix:///path/of/a/socket")
