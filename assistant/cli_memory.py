@@ -95,7 +95,7 @@ def _stage(name: str) -> Stage:
     from assistant.messages import STAGE_ORDER, Stage
 
     if name not in STAGE_ORDER:
-        raise UsageError(f"{name!r} is no stage; there are {', '.join(STAGE_ORDER)}")
+        raise UsageError(f"{name!r} is no stage; there are {', '.join(STAGE_ORDER)}", code="unknown-stage")
     return Stage(name)
 
 

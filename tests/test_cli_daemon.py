@@ -266,8 +266,9 @@ def test_a_socket_that_was_left_behind_is_no_daemon(lonely: Place) -> None:
 
 @pytest.mark.parametrize("args", [["load", "kaldi"], ["unload", "LLM"], ["load", "llm", "--keep-alive", "soon"]])
 def test_nonsense_is_a_usage_error_before_anybody_is_asked(lonely: Place, args: list[str]) -> None:
-    told = lonely.run(*args, code=2).stderr
-    assert "asr, intent, llm, tts" in told or "5m" in told
+    told = lonely.json(*args, code=2)["error"]
+    assert "asr, intent, llm, tts" in told["message"] or "5m" in told["message"]
+    assert told["code"] == ("bad-arguments" if "--keep-alive" in args else "unknown-stage")
 
 
 @pytest.mark.parametrize(
