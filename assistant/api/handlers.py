@@ -11,7 +11,7 @@ import asyncio
 import functools
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from assistant.api import framing, wire
@@ -30,6 +30,10 @@ MAX_CLIENTS = 32
 MAX_INTENTS = 128
 MAX_NAMES = 1000
 """Of one client, in all lists together: each is a sentence more to compare with."""
+MOST_NAMES = 2000
+MOST_LETTERS = 24 * 1024
+"""Of the different names of all clients together. The sentence matcher keeps a tree of letters, with up to 350 bytes
+for each, so these are 8 MiB: what its stage is promised beyond the sentences of all intents."""
 MAX_SPEECH = 4000
 LISTS = ("name", "area", "floor")
 """The lists of Home Assistant's sentences that a house fills."""
@@ -66,10 +70,7 @@ class Handlers:
     @property
     def understood(self) -> Understood:
         """What all of them handle together; the same for the same registrations, in whatever order they came."""
-        names: dict[str, set[str]] = {}
-        for one in self._registered:
-            for kind, values in one.names.items():
-                names.setdefault(kind, set()).update(values)
+        names = _together(one.names for one in self._registered)
         intents = sorted({intent for one in self._registered for intent in one.intents})
         return Understood(tuple(intents), {kind: tuple(sorted(names[kind])) for kind in sorted(names)})
 
@@ -85,6 +86,7 @@ class Handlers:
         others = [one for one in self._registered if one.caller is not caller]
         if intents and len(others) >= MAX_CLIENTS:
             raise BusyNow(f"{MAX_CLIENTS} clients have registered intents already", retry_after_ms=_BUSY_MS)
+        _check_room(names, [one.names for one in others])
         self._registered = others
         if intents:
             send = functools.partial(replies.now, peer, parent=message.id)
@@ -152,6 +154,31 @@ def _has_of(names: Mapping[str, tuple[str, ...]], slots: Mapping[str, str | int 
     return tuple(
         str(slots.get(kind, "")).casefold() in (name.casefold() for name in names.get(kind, ())) for kind in LISTS
     )
+
+
+def _together(many: Iterable[Mapping[str, tuple[str, ...]]]) -> dict[str, set[str]]:
+    names: dict[str, set[str]] = {}
+    for one in many:
+        for kind, values in one.items():
+            names.setdefault(kind, set()).update(values)
+    return names
+
+
+def _check_room(new: Mapping[str, tuple[str, ...]], others: list[Mapping[str, tuple[str, ...]]]) -> None:
+    """Raises `UsageError` for names that have no room at all, `BusyNow` when those of others leave too little."""
+    most = f"at most {MOST_NAMES} names with {MOST_LETTERS} letters"
+    if _too_many(_together([new])):
+        raise UsageError(f"{most} are taken; register the names of what can be said alone")
+    if new and _too_many(_together([new, *others])):
+        raise BusyNow(
+            f"{most} are taken from all clients together, and those of others leave no room for these",
+            retry_after_ms=_BUSY_MS,
+        )
+
+
+def _too_many(names: Mapping[str, set[str]]) -> bool:
+    letters = sum(sum(map(len, values)) for values in names.values())
+    return letters > MOST_LETTERS or sum(map(len, names.values())) > MOST_NAMES
 
 
 def _failed(why: str) -> HandlerFailed:

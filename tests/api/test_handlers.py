@@ -252,6 +252,42 @@ def test_there_is_room_for_so_many_and_no_more(folder: Path) -> None:
     asyncio.run(test())
 
 
+def test_names_have_a_bound_over_all_clients_and_refused_ones_change_nothing(folder: Path) -> None:
+    def names(first: int, count: int, letters: int) -> dict[str, list[str]]:
+        return {"name": [f"{number:05}".rjust(letters, "x") for number in range(first, first + count)]}
+
+    share = room.MOST_LETTERS // 3 // 60
+
+    async def test() -> None:
+        async with served(folder) as handlers, contextlib.AsyncExitStack() as stack:
+            for number in range(3):
+                await stack.enter_async_context(
+                    handling(folder, silence, "HassTurnOn", names=names(number * share, share, 60))
+                )
+            before = handlers.understood
+            async with AsyncClient(folder) as client:
+                with pytest.raises(BusyNow, match="those of others"):
+                    await anext(client.handle(["HassTurnOn"], names(9_000, share, 60)))
+            assert handlers.understood == before
+            # the same names once more take no room
+            await stack.enter_async_context(handling(folder, silence, "HassTurnOff", names=names(0, share, 60)))
+            await stack.enter_async_context(handling(folder, silence, "HassLightSet", names={"area": ["den"]}))
+        async with served(folder) as handlers, AsyncClient(folder) as client:
+            with pytest.raises(UsageError, match=str(room.MOST_LETTERS)):
+                await anext(client.handle(["HassTurnOn"], names(0, room.MAX_NAMES, 60)))
+            assert handlers.understood.names == {}
+        async with served(folder) as handlers, contextlib.AsyncExitStack() as stack:
+            for number in range(room.MOST_NAMES // room.MAX_NAMES):
+                await stack.enter_async_context(
+                    handling(folder, silence, "HassTurnOn", names=names(number * room.MAX_NAMES, room.MAX_NAMES, 8))
+                )
+            async with AsyncClient(folder) as client:
+                with pytest.raises(BusyNow, match=f"at most {room.MOST_NAMES} names"):
+                    await anext(client.handle(["HassTurnOn"], {"name": ["lamp"]}))
+
+    asyncio.run(test())
+
+
 def test_what_all_understand_together_does_not_depend_on_who_came_first(folder: Path) -> None:
     async def test() -> None:
         async with served(folder) as handlers:
