@@ -99,8 +99,8 @@ def tell_fallback(data: Mapping[str, Any]) -> None:
 
 
 def show(report: QueryReport, speak: bool) -> None:
-    """The reply on stdout, what it cost on stderr."""
-    if report.reply:
+    """The reply on stdout, what it cost on stderr. A reply that is the error's text is told once, as the error."""
+    if report.reply and (report.error is None or report.reply != report.error.message):
         cli_output.show(report.reply)
     say = cli_output.say
     if report.error is not None:

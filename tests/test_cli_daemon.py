@@ -190,7 +190,7 @@ def test_load_ps_and_unload(place: Place) -> None:
     assert row["pid"] == loaded["status"]["pid"]
     assert frame["memory"]["used_mib"] >= row["anon_mib"] + row["file_mib"]
     table = place.run("ps").stdout.splitlines()
-    assert table[0].split() == ["NAME", "ENGINE", "STATE", "RESERVED", "ANON", "FILE", "UNTIL"]
+    assert table[0].split() == ["NAME", "ENGINE", "STATE", "RESERVED", "ANON", "FILE", "MiB", "UNTIL"]
     assert any(line.split()[:3] == ["llm", "mnn", "idle"] and line.endswith("5 min") for line in table)
     assert table[-1].startswith("budget ")
     assert "llm is loaded" in place.run("load", "llm", "--keep-alive", "-1").stdout

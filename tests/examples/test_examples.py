@@ -205,6 +205,8 @@ def test_plain_pyzmq_carries_out_intents_and_says_what_it_cannot(place: Place) -
         assert failed["outcome"] == "failed"
         assert failed["error"]["code"] == "handler-failed"
         assert failed["reply"] == failed["error"]["message"] == "I only have a fan."
+        told = place.run("ask", "turn off the lights", "--no-speech", code=1)
+        assert (told.stdout + told.stderr).count("I only have a fan.") == 1
 
 
 @pytest.mark.engine
