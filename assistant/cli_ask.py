@@ -52,8 +52,10 @@ def ask(
     started = time.monotonic() - process_age_s()
     with cli_output.reported(as_json):
         text = " ".join(words) if words else None
-        if (text is None) == (wav is None):
-            raise UsageError("give a question as TEXT or with --wav FILE, and not both")
+        if text is None and wav is None:
+            raise UsageError("there is no question: give it as TEXT, or as a recording with --wav FILE")
+        if text is not None and wav is not None:
+            raise UsageError("there are two questions: give TEXT or --wav FILE, not both")
         if out is not None:
             _check_output(out, no_speech)
         named = None if conversation is None else checked_conversation(conversation)

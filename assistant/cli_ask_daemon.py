@@ -14,7 +14,7 @@ import msgspec
 from assistant import cli_output
 from assistant.api import wire
 from assistant.api.client import Client, raised
-from assistant.cli_ask_parts import Request, interrupted, opened_sink, recording
+from assistant.cli_ask_parts import Request, interrupted, opened_sink, recording, tell_fallback
 from assistant.errors import AssistantError, BadAudio, BadText, Cancelled
 from assistant.messages import (
     ErrorReport,
@@ -62,6 +62,8 @@ class _Call:
                     self._query_id = query_id
                 case wire.Event(name="stt-end") if not self._asked.as_json:
                     cli_output.say(f"heard    {reply.data['text']}")
+                case wire.Event(name="stage-fallback") if not self._asked.as_json:
+                    tell_fallback(reply.data)
                 case wire.Audio(sample_rate=rate) if sink is not None:
                     try:
                         sink.write(pcm, rate)

@@ -9,7 +9,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 from assistant import cli_output
-from assistant.cli_ask_parts import Request, interrupted, opened_sink, recording
+from assistant.cli_ask_parts import Request, interrupted, opened_sink, recording, tell_fallback
 from assistant.errors import Cancelled
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ async def answer(asked: Request, sets: list[str]) -> Answer:
             last.append(data["report"])
         elif name == "stt-end" and not asked.as_json:
             cli_output.say(f"heard    {data['text']}")
+        elif name == "stage-fallback" and not asked.as_json:
+            tell_fallback(data)
 
     found: Answer | None = None
     try:

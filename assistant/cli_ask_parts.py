@@ -8,15 +8,15 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from assistant import cli_output
-from assistant.errors import Cancelled
+from assistant.errors import Cancelled, DeviceError
 
 if TYPE_CHECKING:
     from assistant.audio.devices import Speaker
@@ -79,13 +79,28 @@ def opened_sink(config: Config, out: Path | None, speak: bool) -> Iterator[WavWr
         with WavWriter(out) as writer:
             yield writer
     else:
-        with Speaker(output_device(config.audio.output)) as speaker:
+        try:
+            device = output_device(config.audio.output)
+        except DeviceError as error:  # here, there is another way
+            advice = "or say --out FILE.wav for a file, --no-speech for the text alone"
+            raise DeviceError(f"{error.message}; {advice}", code=error.code) from None
+        with Speaker(device) as speaker:
             yield speaker
 
 
+def tell_fallback(data: Mapping[str, Any]) -> None:
+    """The event `stage-fallback`, for people."""
+    what = {
+        "query": "the local stage does it instead",
+        "pause": "the local stage does it, until the server is tried again",
+        "next": "half of the answer was told, so this question fails; the next ones are for the local stage",
+    }
+    cli_output.say(f"note: {data['stage']}: {data['message']}; {what[data['for']]}")
+
+
 def show(report: QueryReport, speak: bool) -> None:
-    """The reply on stdout, what it cost on stderr."""
-    if report.reply:
+    """The reply on stdout, what it cost on stderr. A reply that is the error's text is told once, as the error."""
+    if report.reply and (report.error is None or report.reply != report.error.message):
         cli_output.show(report.reply)
     say = cli_output.say
     if report.error is not None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from assistant import cli_output
+
+if TYPE_CHECKING:
+    from assistant.config import Config
 
 Sets = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable.")
@@ -28,12 +32,51 @@ def config(context: typer.Context, as_json: AsJson = False, sets: Sets = None) -
 
         from assistant import config as settings
 
-        tree = msgspec.to_builtins(settings.load(sets or ()))
+        config = settings.load(sets or ())
+        for why in _refused(config):
+            cli_output.say(f"warning: 'assistant run' would refuse to start: {why}")
+        tree = msgspec.to_builtins(config)
         if as_json:
             cli_output.emit(tree)
             return
         for key, value in settings.flatten(tree).items():
             cli_output.show(f"{key} = {json.dumps(value, ensure_ascii=False)}")
+
+
+def _refused(config: Config) -> Iterator[str]:
+    """Why a daemon would not start with these settings, though each of them is one that there may be."""
+    from assistant import paths
+    from assistant.config_checks import tcp_address
+    from assistant.errors import ConfigError
+
+    def network() -> None:
+        from assistant.api import security
+
+        if (where := tcp_address(config.api.tcp)) is not None:
+            security.network(where, paths.keys_dir(config.api.keys_dir))
+
+    def wyoming() -> None:
+        from assistant.api.wyoming.bridge import checked_uri
+
+        if config.wyoming.enabled:
+            checked_uri(config.wyoming.uri)
+
+    def metrics() -> None:
+        from assistant.api.prometheus_http import checked_address
+
+        if config.metrics.enabled:
+            checked_address(config.metrics.address)
+
+    def api_key() -> None:
+        from assistant.daemon_remote import check_api_key
+
+        check_api_key(config)
+
+    for check in (network, wyoming, metrics, api_key):
+        try:
+            check()
+        except ConfigError as error:
+            yield error.message
 
 
 @app.command()

@@ -95,7 +95,7 @@ def _stage(name: str) -> Stage:
     from assistant.messages import STAGE_ORDER, Stage
 
     if name not in STAGE_ORDER:
-        raise UsageError(f"{name!r} is no stage; there are {', '.join(STAGE_ORDER)}")
+        raise UsageError(f"{name!r} is no stage; there are {', '.join(STAGE_ORDER)}", code="unknown-stage")
     return Stage(name)
 
 
@@ -158,10 +158,10 @@ class Frame:
 
     def lines(self) -> list[str]:
         """MiB."""
-        head = f"{'NAME':<8}{'ENGINE':<11}{'STATE':<10}{'RESERVED':>9}{'ANON':>7}{'FILE':>7}  UNTIL"
+        head = f"{'NAME':<8}{'ENGINE':<11}{'STATE':<10}{'RESERVED':>9}{'ANON':>7}{'FILE':>7} MiB  UNTIL"
         rows = [
             f"{one.name:<8}{one.engine:<11}{one.state:<10}{one.reserved_mib:>9.0f}{one.anon_mib:>7.0f}"
-            f"{one.file_mib:>7.0f}  {_until(one)}"
+            f"{one.file_mib:>7.0f}      {_until(one)}"
             for one in self.stages
         ]
         memory = self.memory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +13,12 @@ from assistant.cli_output import emit, reported, show
 from assistant.errors import UsageError
 
 if TYPE_CHECKING:
+    from assistant.api.client import Client
     from assistant.messages_status import DeviceStatus, VoiceStatus
+
+_OPEN_S = 3.0
+"""That a microphone may take to open."""
+_LOOK_S = 0.05
 
 
 def say(
@@ -49,7 +55,9 @@ def mute(
             raise UsageError(f"mute takes on or off, not {switch!r}")
         with cli_client.needed() as client:
             told = client.mute(switch == "on")
-        _say(told, as_json, "the microphone is closed" if told.muted else "the microphone is open")
+            if switch == "off":
+                told = _opened(client, told)
+        _say(told, as_json, _microphone(told))
 
 
 def volume(
@@ -61,6 +69,24 @@ def volume(
         with cli_client.needed() as client:
             told = client.volume(percent)
         _say(told, as_json, f"volume {told.volume_percent:g} %")
+
+
+def _opened(client: Client, told: VoiceStatus) -> VoiceStatus:
+    """Once the microphone is open again, or is found to be missing."""
+    give_up = time.monotonic() + _OPEN_S
+    while told.input.state == "off" and time.monotonic() < give_up:
+        time.sleep(_LOOK_S)
+        told = client.status().voice or told
+    return told
+
+
+def _microphone(told: VoiceStatus) -> str:
+    if told.muted:
+        return "the microphone is closed"
+    if told.input.state == "ok":
+        return "the microphone is open"
+    why = told.input.message or "it does not open"
+    return f"the microphone is not muted any more, but there is none now: {why}. It is opened as soon as it is there"
 
 
 def _say(told: VoiceStatus, as_json: bool, text: str) -> None:

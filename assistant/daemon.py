@@ -17,8 +17,10 @@ from typing import Self
 from assistant import __version__, paths
 from assistant.config import Config
 from assistant.conversations import Conversations
+from assistant.daemon_remote import check_api_key
 from assistant.daemon_skills import SkillRoom
 from assistant.daemon_stages import Stages, has_emergency_graph
+from assistant.daemon_state import DaemonState
 from assistant.daemon_timers import Timers
 from assistant.daemon_voice import voice_of
 from assistant.errors import AssistantError, ModelError
@@ -28,7 +30,7 @@ from assistant.memory_orchestrator.ledger import LedgerWriter, remove_stale, seg
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
 from assistant.memory_orchestrator.sensors import Sensors
 from assistant.memory_orchestrator.view import memory_sums, stage_rows
-from assistant.messages import STAGE_ORDER, AsrRequest, Emit, Sampling, Stage, Transcript, VoiceState
+from assistant.messages import STAGE_ORDER, AsrRequest, Emit, Sampling, Stage, Transcript
 from assistant.messages_status import Status
 from assistant.model_store.store import ModelStore
 from assistant.pipeline import Pipeline
@@ -92,7 +94,8 @@ class Assistant:
             lambda: handlers.understood if handlers is not None else Understood(),
         )
         self._started = time.monotonic()
-        self._running = self._answered = 0
+        self._answered = 0
+        self._state = DaemonState(emit)
         self.memory: MemoryOrchestrator
         """There while it runs."""
         self.services: Services
@@ -105,6 +108,7 @@ class Assistant:
         for stage in STAGE_ORDER:
             engine_path(stage, config.stage(stage).engine)
         self._stages.check_small()
+        check_api_key(config)
         # first, because everything waits for it: its interpreter starts while the rest is built
         self._server.start()
         try:
@@ -132,6 +136,7 @@ class Assistant:
             conversations=self._conversations,
             emergency=has_emergency_graph,
             instead=self._stages.instead,
+            away=self._stages.away,
             handlers=self._handlers,
             context=self._skills.context,
             guarded=config.house.protected,
@@ -145,7 +150,7 @@ class Assistant:
             emit=self._tell,
         )
         if self._with_voice:
-            voice = voice_of(config, self._store, self._server, self.answer, self.transcribe, self._outer)
+            voice = voice_of(config, self._store, self._server, self._answer, self.transcribe, self._state.of_voice)
             try:
                 await voice.start()
             except BaseException:
@@ -196,12 +201,15 @@ class Assistant:
         return self._server.pid
 
     async def answer(self, query: Query) -> Answer:
+        with self._state.asked():
+            return await self._answer(query)
+
+    async def _answer(self, query: Query) -> Answer:
+        """The voice asks here: it says by itself what it does."""
         self._tell_needs()
-        self._running += 1
         try:
             return await self._pipeline.answer(query)
         finally:
-            self._running -= 1
             self._answered += 1
 
     async def transcribe(self, pcm: bytes) -> str:
@@ -235,18 +243,13 @@ class Assistant:
             version=__version__,
             pid=os.getpid(),
             uptime_s=round(time.monotonic() - self._started, 1),
-            state=self._state(),
+            state=self._state.state,
             queries=self._answered,
             memory=memory_sums(view),
             pressure=self._housekeeper.pressure.status,
             stages=stage_rows(view, time.monotonic_ns()),
             voice=self.voice.status() if self.voice is not None else None,
         )
-
-    def _state(self) -> VoiceState:
-        if self.voice is not None and self.voice.state != "idle":
-            return self.voice.state
-        return "processing" if self._running else "idle"
 
     def missing(self) -> list[str]:
         """What cannot be used of what is configured, and what to do: told before anybody asks in vain."""

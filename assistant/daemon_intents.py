@@ -5,14 +5,11 @@ Part of the composition root. Starts nothing.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from assistant import paths
 from assistant.config import Config
-from assistant.messages import Stage
 from assistant.nlu.vocabulary import INTENTS
 from assistant.query import Understood
 from assistant.stages.supervisor import StageSpec

@@ -5,14 +5,17 @@ Part of the composition root: see `daemon_stages`. Connects to nothing.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from assistant import paths
 from assistant.config import Config
+from assistant.errors import ConfigError, StageError
 from assistant.messages import Stage
 from assistant.model_store.store import ModelStore
 from assistant.stages.registry import REMOTE
@@ -29,9 +32,13 @@ class Pauses:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._until: dict[Stage, float] = {}
+        self.why: dict[Stage, StageError] = {}
+        """The last failure of each that ever failed."""
 
-    def begin(self, stage: Stage) -> None:
+    def begin(self, stage: Stage, error: StageError) -> None:
         self._until[stage] = self._clock() + PAUSE_S
+        # a copy: with the error itself its traceback would stay, and everything that the failed query held
+        self.why[stage] = StageError(error.message, code=error.code, stage=error.stage)
 
     def __contains__(self, stage: Stage) -> bool:
         return self._clock() < self._until.get(stage, 0)
@@ -70,3 +77,24 @@ def remote_spec(stage: Stage, settings: Any, common: dict[str, Any]) -> StageSpe
         **common, model=settings.remote_model or where.name, model_dir=paths.data_file(""), digest="", weight_bytes=0,
         threads=1, options=options,
     )  # fmt: skip
+
+
+def check_api_key(config: Config) -> None:
+    """Before anybody asks: the key of the LLM's server is there, and nobody else can read it. Raises `ConfigError`,
+    never with the key in it."""
+    llm = config.stages.llm
+    if llm.engine not in REMOTE:
+        return
+    if llm.api_key_file:
+        from assistant.api.keys import private_text
+
+        path = Path(llm.api_key_file).expanduser()
+        try:
+            key = private_text(path.resolve(), 0o077)  # a link may lead there; what it leads to is what counts
+        except (OSError, ValueError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or error
+            raise ConfigError(f"stages.llm.api_key_file: {path}: {reason}") from None
+        if not key.strip():
+            raise ConfigError(f"stages.llm.api_key_file: {path} is empty")
+    elif llm.api_key_env and not os.environ.get(llm.api_key_env, "").strip():
+        raise ConfigError(f"stages.llm.api_key_env: there is no {llm.api_key_env} in the environment, or it is empty")

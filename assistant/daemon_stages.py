@@ -89,14 +89,19 @@ class Stages:
         if failed.engine not in REMOTE:
             return None
         log.warning("%s: %s", stage, error.message)
-        self._pauses.begin(stage)
+        self._pauses.begin(stage, error)
         other = self(stage)
         return None if other.engine in REMOTE else other
+
+    def away(self, local: Supervisor) -> StageError | None:
+        """Why a local stage has the place of a remote one; None for one that has its own, or is remote."""
+        stage = local.spec.stage
+        return self._pauses.why.get(stage) if is_remote(stage, self._config) and local.engine not in REMOTE else None
 
     def note(self, stage: Stage, error: Exception) -> None:
         """Of work outside a query: a server that has failed is left alone for a while."""
         if isinstance(error, RemoteFailed):
-            self._pauses.begin(stage)
+            self._pauses.begin(stage, error)
 
     def _config_now(self, stage: Stage) -> Config:
         """With a local engine while the server of the stage is left alone, if there is one."""

@@ -29,6 +29,9 @@ KvHome = Literal["memory", "disk", "heap"]
 """Where the LLM's keys and values lie: files in shared memory, files on a disk, or MNN's own allocator."""
 
 VoiceState = Literal["idle", "listening", "processing", "responding"]
+FallbackFor = Literal["query", "pause", "next"]
+"""What a local stage does in the place of a server: the rest of the query in which that failed; all of a query in the
+pause after a failure; only the next queries, because this one has told half an answer already and fails."""
 """What the assistant is doing, as Home Assistant names it."""
 
 Emit = Callable[[str, dict[str, object]], None]

@@ -30,7 +30,7 @@ from assistant.messages import (
     Stage,
 )
 from assistant.pipeline_commands import Commands
-from assistant.pipeline_fallback import Fallback, Instead
+from assistant.pipeline_fallback import Away, Fallback, Instead
 from assistant.pipeline_hear import Listener
 from assistant.pipeline_llm import CUT, LlmSettings, heard, llm_figures, request_of
 from assistant.pipeline_run import Run, ms_since
@@ -63,6 +63,7 @@ class Pipeline:
         handlers: IntentHandlers | None = None,
         context: Callable[..., Context] = Context,
         instead: Instead = lambda failed, error: None,
+        away: Away = lambda local: None,
         emit: Emit = lambda name, data: None,
         now: Callable[[], datetime] = datetime.now,
         guarded: Collection[str] = (),
@@ -71,7 +72,7 @@ class Pipeline:
         """`stages` gives the supervisor of a stage, or raises `ModelError` when its model cannot be used. `emergency`:
         whether an LLM has a graph that leaves layers out. `handlers`: other programs that carry out intents. `context`:
         makes what skills are given of what a query has. `guarded`: devices that are switched after a yes alone.
-        `instead`: see `pipeline_fallback`."""
+        `instead`, `away`: see `pipeline_fallback`."""
         self._memory = memory
         self._stages = stages
         self._llm = llm
@@ -79,7 +80,7 @@ class Pipeline:
         self._emergency = emergency
         self._at_llm, self._in_conversation = Line(llm.slots), Line()
         self._emit = emit
-        self._fallback = Fallback(instead, emit)
+        self._fallback = Fallback(instead, emit, away)
         self._listener = Listener(leased=self._leased, ahead=self._ahead, fallback=self._fallback, emit=emit)
         self._sayer = Sayer(leased=self._leased, fallback=self._fallback, emit=emit)
         self._commands = Commands(
@@ -256,6 +257,7 @@ class Pipeline:
         supervisors = [run.parts[stage] for stage in which]
         async with self._memory.lease(*supervisors, deadline_s=self._lease_deadline_s):
             journey.reached(which[-1])
+            self._fallback.used(run, which)
             try:
                 yield
             finally:

@@ -51,7 +51,10 @@ class Commands:
             agreed = consent(run.transcript)
             if agreed is not None:
                 run.intent = _reported(pending.match)
-                return await self._all(run, [pending.match], sure=True) if agreed else self._tell(run, REFUSED)
+                if not agreed:
+                    self._tell(run, REFUSED)
+                    return None
+                return await self._all(run, [pending.match], sure=True)
         matches = await self._recognised(run, journey, pending)
         run.intent = _reported(matches[0])
         run.question = next((match.text for match in matches if not match.name), "")

@@ -7,11 +7,11 @@ a lease does it in a function that can be called again. Imports `errors` and `pi
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from assistant.errors import StageError
-from assistant.messages import Emit, Stage
+from assistant.messages import Emit, FallbackFor, Stage
 from assistant.pipeline_run import Run
 from assistant.stages.supervisor import Supervisor
 
@@ -20,9 +20,19 @@ Instead = Callable[[Supervisor, StageError], Supervisor | None]
 """Is told which stage failed and how; gives the local one for its place, None where there is none."""
 
 
+Away = Callable[[Supervisor], StageError | None]
+"""Of a local stage: why the server whose place it has is left alone; None when there is none, or it is not."""
+
+
 class Fallback:
-    def __init__(self, instead: Instead, emit: Emit) -> None:
-        self._instead, self._emit = instead, emit
+    def __init__(self, instead: Instead, emit: Emit, away: Away = lambda local: None) -> None:
+        self._instead, self._emit, self._away = instead, emit, away
+
+    def used(self, run: Run, stages: Sequence[Stage]) -> None:
+        """The query uses them now: it is told, once each, that one has the place of a server that failed before."""
+        for stage in stages:
+            if stage not in run.replaced and (why := self._away(run.parts[stage])) is not None:
+                self._tell(run, stage, why, "pause")
 
     async def through(self, run: Run, work: Callable[[], Awaitable[T]]) -> T:
         """`work`, once more for each remote stage that fails in it. Raises what it raises where nothing can take the
@@ -38,9 +48,16 @@ class Fallback:
         taken back: its query fails."""
         stage = next((stage for stage in run.parts if stage.value == error.stage), None)
         local = self._instead(run.parts[stage], error) if stage is not None else None
-        if stage is None or local is None or (stage is Stage.LLM and run.written):
+        if stage is None or local is None:
+            raise error
+        if stage is Stage.LLM and run.written:
+            self._tell(run, stage, error, "next")
             raise error
         local.reset_figures()
         run.parts[stage] = local
-        told = {"stage": stage.value, "reason": error.code, "message": error.message}
+        self._tell(run, stage, error, "query")
+
+    def _tell(self, run: Run, stage: Stage, why: StageError, what: FallbackFor) -> None:
+        run.replaced.add(stage)
+        told = {"stage": stage.value, "for": what, "reason": why.code, "message": why.message}
         self._emit("stage-fallback", {"query_id": run.query.id, **told})

@@ -58,6 +58,8 @@ class Run:
     error: AssistantError | None = None
     timings: dict[str, float] = field(default_factory=dict)
     stages: list[StageReport] = field(default_factory=list)
+    replaced: set[Stage] = field(default_factory=set)
+    """Those of which was told that a local one has the place of a server."""
 
     def __post_init__(self) -> None:
         self.started = self.query.started
@@ -90,7 +92,8 @@ class Run:
         audio = None
         if sink is not None and sink.seconds:
             audio = AudioReport(path=self.query.sink_path, sample_rate=sink.sample_rate, seconds=round(sink.seconds, 3))
-        timings = {name: round(value, 1) for name, value in {"total": self.since_start(), **self.timings}.items()}
+        taken = {**self._worked(), "total": self.since_start(), **self.timings}
+        timings = {name: round(value, 1) for name, value in taken.items()}
         return QueryReport(
             query_id=self.query.id,
             transcript=self.transcript,
@@ -109,6 +112,14 @@ class Run:
                 mode=mode,
             ),
         )
+
+    def _worked(self) -> dict[str, float]:
+        """What its stages have worked: of a query that was cut off in the middle of one, the only figure of that."""
+        found: dict[str, float] = {}
+        for one in self.stages:
+            if one.name in (Stage.ASR, Stage.INTENT, Stage.LLM):
+                found[one.name] = found.get(one.name, 0) + one.run_ms
+        return found
 
 
 def ms_since(started: float) -> float:

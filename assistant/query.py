@@ -125,7 +125,8 @@ class IntentHandlers(Protocol):
     @property
     def understood(self) -> Understood: ...
     async def handle(self, query_id: str, match: IntentMatch, text: str) -> str | None:
-        """What the user is told; None when nobody has registered the intent. Raises `HandlerFailed`."""
+        """What the user is told, by who registered what the match names, else by who came last; None when nobody has
+        registered the intent. Raises `HandlerFailed`."""
 
 
 def checked_text(text: str, what: str = "question") -> str:

@@ -12,7 +12,10 @@ import sys
 
 import zmq
 
-FOLDER = f"ipc://{os.environ['XDG_RUNTIME_DIR']}/assistant"
+STATE = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+ELSE = "/run/assistant" if os.geteuid() == 0 else f"{STATE}/assistant/run"
+RUNTIME = os.environ.get("XDG_RUNTIME_DIR")
+FOLDER = f"ipc://{RUNTIME}/assistant" if RUNTIME else f"ipc://{ELSE}"
 numbers = itertools.count(1)
 
 
@@ -22,6 +25,8 @@ def main(socket: zmq.Socket[bytes]) -> None:
 
     socket.connect(f"{FOLDER}/command.sock")
     send("register", {"intents": ["HassTurnOn", "HassTurnOff"], "names": {"name": ["fan"]}})
+    while not socket.poll(2000):
+        print(f"waiting for a daemon at {FOLDER}", flush=True)
     while True:
         told = json.loads(socket.recv_multipart()[0])
         data = told["data"]

@@ -29,6 +29,8 @@ RATE = 16_000
 """Hz of everything that is played and recorded here; s16le mono."""
 PROGRAMS = ("pulseaudio", "pactl", "pacat", "parec")
 PATIENCE_S = 8.0
+SPOKEN = "--latency-msec=100"
+"""With 20 ms, a busy machine hears words with holes in them."""
 
 ALSA_CONFIG = """
 pcm.ear {{ type pulse server "{mic}" device "mic.monitor" }}
@@ -232,7 +234,7 @@ class SoundSystem:
         with os.fdopen(handle, "wb") as file:
             file.write(pcm)
         with open(name, "rb") as file:
-            return Playing(self._mic.client("pacat", stdin=file.fileno()), Path(name))
+            return Playing(self._mic.client("pacat", SPOKEN, stdin=file.fileno()), Path(name))
 
     # --- the speaker ------------------------------------------------------------------------------------------------
     @contextlib.contextmanager

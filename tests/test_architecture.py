@@ -93,7 +93,7 @@ BORDERS: dict[str, tuple[str, ...]] = {
     "piper": ("stages.tts_piper",),
     "onnxruntime": ("stages.tts_piper", "model_store.cut_voice"),
     "onnx": ("model_store.", "training."),
-    "hassil": ("stages.intent_", "training.walks"),
+    "hassil": ("stages.intent_", "training."),
     "torch": ("training.",),
     "home_assistant_intents": ("stages.intent_",),
     "sounddevice": ("audio.devices", "audio.streams"),

@@ -69,6 +69,24 @@ def test_what_makes_no_sense_is_refused_in_one_line(tmp_path: Path, args: tuple[
     assert words in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        (["metrics.enabled=true", "metrics.address=0.0.0.0"], "metrics.address"),
+        (["wyoming.enabled=true", "wyoming.uri=tcp://192.0.2.1:10700"], "wyoming.uri"),
+        (["api.tcp=tcp://0.0.0.0:5123"], "no server key"),
+        (["stages.llm.engine=openai", "stages.llm.api_key_file=/none/key"], "api_key_file"),
+        (["stages.llm.engine=openai", "stages.llm.api_key_env=SURELY_NOT_SET"], "SURELY_NOT_SET"),
+        (["metrics.address=0.0.0.0"], ""),  # it is off
+    ],
+)
+def test_what_a_daemon_would_refuse_is_told_beside_the_settings(tmp_path: Path, sets: list[str], words: str) -> None:
+    done = run(tmp_path, "--json", *[part for one in sets for part in ("--set", one)])
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["metrics"]["port"] == 9107
+    assert (words in done.stderr, "would refuse to start" in done.stderr) == (True, bool(words))
+
+
 @pytest.mark.parametrize("text", ["tcp://0.0.0.0:5123", "tcp://*:1", "tcp://[::1]:65533", "tcp://192.0.2.1:80"])
 def test_addresses(text: str) -> None:
     host, port = tcp_address(text) or ("", 0)

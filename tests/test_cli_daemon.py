@@ -190,7 +190,7 @@ def test_load_ps_and_unload(place: Place) -> None:
     assert row["pid"] == loaded["status"]["pid"]
     assert frame["memory"]["used_mib"] >= row["anon_mib"] + row["file_mib"]
     table = place.run("ps").stdout.splitlines()
-    assert table[0].split() == ["NAME", "ENGINE", "STATE", "RESERVED", "ANON", "FILE", "UNTIL"]
+    assert table[0].split() == ["NAME", "ENGINE", "STATE", "RESERVED", "ANON", "FILE", "MiB", "UNTIL"]
     assert any(line.split()[:3] == ["llm", "mnn", "idle"] and line.endswith("5 min") for line in table)
     assert table[-1].startswith("budget ")
     assert "llm is loaded" in place.run("load", "llm", "--keep-alive", "-1").stdout
@@ -266,8 +266,9 @@ def test_a_socket_that_was_left_behind_is_no_daemon(lonely: Place) -> None:
 
 @pytest.mark.parametrize("args", [["load", "kaldi"], ["unload", "LLM"], ["load", "llm", "--keep-alive", "soon"]])
 def test_nonsense_is_a_usage_error_before_anybody_is_asked(lonely: Place, args: list[str]) -> None:
-    told = lonely.run(*args, code=2).stderr
-    assert "asr, intent, llm, tts" in told or "5m" in told
+    told = lonely.json(*args, code=2)["error"]
+    assert "asr, intent, llm, tts" in told["message"] or "5m" in told["message"]
+    assert told["code"] == ("bad-arguments" if "--keep-alive" in args else "unknown-stage")
 
 
 @pytest.mark.parametrize(

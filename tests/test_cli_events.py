@@ -55,8 +55,10 @@ def test_lines_for_people_and_the_end_by_ctrl_c(place: Place) -> None:
     place.run("ask", "what time is it", "--no-speech")
     assert following.stdout is not None
     lines: list[str] = []
-    while not lines or "run-end" not in lines[-1]:
+    while sum(" state " in line for line in lines) < 2:
         lines.append(following.stdout.readline())
-    assert "run-start" in lines[0]
+    # an LED that follows the states sees a query that comes by the socket, too
+    assert [" state " in lines[0], "processing" in lines[0], "run-start" in lines[1]] == [True] * 3
+    assert ["run-end" in lines[-2], " state " in lines[-1]] == [True] * 2
     following.send_signal(signal.SIGINT)
     assert following.wait(5) == 0

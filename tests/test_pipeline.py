@@ -134,6 +134,8 @@ def test_a_cancelled_query_ends_once_and_its_stage_serves_the_next(tmp_path: Pat
             one.how = "slow"
             task = asyncio.create_task(one.pipeline.answer(Query(text="Why?")))
             await one.llm_loaded.wait()
+            while "intent-end" not in one.names():
+                await asyncio.sleep(0.01)
             await asyncio.sleep(0.1)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -141,6 +143,7 @@ def test_a_cancelled_query_ends_once_and_its_stage_serves_the_next(tmp_path: Pat
             ends = [data for name, data in one.events if name == "run-end"]
             assert [data["outcome"] for data in ends] == ["cancelled"]
             assert ends[0]["report"].error.code == "cancelled"
+            assert ends[0]["report"].timings_ms.llm > 50, "what was worked for nothing counts, too"
             one.how = ""
             assert (await one.pipeline.answer(Query(text="Why?"))).report.outcome is Outcome.ANSWERED
 

@@ -52,12 +52,14 @@ class RemoteHouse(House):
         self._fallback = fallback
         self.remote = {stage: self._of(stage, options) for stage, options in remote.items()}
         self.away: list[Stage] = []
+        self.failed: dict[Stage, StageError] = {}
         self.pipeline = Pipeline(
             memory=self.memory,
             stages=lambda stage: self.remote[stage] if self._there(stage) else self._supervisor(stage),
             llm=LlmSettings(system_prompt="", sampling=Sampling(), max_new_tokens=50),
             conversations=more.get("conversations"),
             instead=self._instead,
+            away=lambda local: None if local.engine in REMOTE else self.failed.get(local.spec.stage),
             emit=self._emit,
             now=lambda: NOW,
         )
@@ -77,10 +79,14 @@ class RemoteHouse(House):
         if failed.engine not in REMOTE or not self._fallback:
             return None
         self.away.append(failed.spec.stage)
+        self.failed[failed.spec.stage] = error
         return self._supervisor(failed.spec.stage)
 
     def fallbacks(self) -> list[tuple[str, str]]:
         return [(data["stage"], data["reason"]) for name, data in self.events if name == "stage-fallback"]
+
+    def told_for(self) -> list[str]:
+        return [data["for"] for name, data in self.events if name == "stage-fallback"]
 
 
 @asynccontextmanager
@@ -131,7 +137,11 @@ def test_a_query_goes_on_with_the_local_llm_when_nobody_is_there(tmp_path: Path)
             assert [row.engine for row in rows if row.stage == "llm"] == ["mnn"]
             again = (await one.pipeline.answer(Query(text="Why?"))).report
             assert [(stage.name, stage.engine) for stage in again.stages][-1] == ("llm", "mnn")
-            assert len(one.fallbacks()) == 1
+            # whoever asks in the pause is told, too; not for a stage that his question does not need
+            assert one.fallbacks() == [("llm", "remote-unreachable")] * 2
+            assert one.told_for() == ["query", "pause"]
+            assert (await one.pipeline.answer(Query(text="what time is it"))).report.outcome is Outcome.HANDLED
+            assert len(one.fallbacks()) == 2
 
     run(test)
 
@@ -156,6 +166,7 @@ def test_what_was_told_is_not_taken_back(tmp_path: Path) -> None:
                 assert (report.outcome, report.error.code) == (Outcome.FAILED, "remote-broke-off")
                 assert report.reply.strip() == "Half an"
                 assert one.away == [Stage.LLM]  # the next query does not go there
+                assert one.told_for() == ["next"]
 
     run(test)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from assistant import config, paths
+from assistant.daemon import Assistant
+from assistant.daemon_remote import check_api_key
 from assistant.daemon_stages import Stages, stage_spec
 from assistant.errors import ConfigError, EngineFailed, RemoteFailed
 from assistant.memory_orchestrator.calibration import Calibration
@@ -96,6 +99,9 @@ def test_the_installed_model_takes_the_place_for_30_s_with_the_engine_that_it_is
         assert local is not None
         assert (local.engine, local.spec.weight_bytes > 0) == (engine, True)
         assert stages(stage) is local
+        why = stages.away(local)
+        assert why is not None
+        assert (why.code, why.message, stages.away(remote)) == (error.code, error.message, None)
         assert stages.instead(local, EngineFailed("bad day")) is None
         clock.now += 29
         assert stages(stage) is local
@@ -112,6 +118,7 @@ def test_the_installed_model_takes_the_place_for_30_s_with_the_engine_that_it_is
 def test_without_an_installed_model_or_a_wish_for_it_nothing_takes_the_place(tmp_path: Path, more: list[str]) -> None:
     store = empty(tmp_path) if not more else ModelStore.default()
     stages = stages_of(tmp_path, Clock(), "stages.llm.engine=openai", *more, store=store)
+    assert stages.away(stages(Stage.INTENT)) is None
     remote = stages(Stage.LLM)
     assert stages.instead(remote, RemoteFailed("away")) is None
     assert stages(Stage.LLM) is remote
@@ -120,3 +127,33 @@ def test_without_an_installed_model_or_a_wish_for_it_nothing_takes_the_place(tmp
 def test_read_ahead_of_a_remote_stage_reads_none_of_the_users_files(tmp_path: Path) -> None:
     spec = stage_spec(Stage.LLM, settings("stages.llm.engine=openai"), empty(tmp_path))
     assert spec.model_dir == paths.data_file("")
+
+
+def test_the_key_of_a_server_is_looked_at_before_anybody_asks(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    asks = settings("stages.llm.engine=openai", f"stages.llm.api_key_file={key}")
+    with pytest.raises(ConfigError, match=r"api_key_file: .*key: No such file"):
+        check_api_key(asks)
+    key.write_text("sk-secret\n")
+    key.chmod(0o644)
+    with pytest.raises(ConfigError, match="others may use it") as caught:
+        check_api_key(asks)
+    assert "sk-secret" not in caught.value.message
+    key.chmod(0o600)
+    check_api_key(asks)
+    (tmp_path / "link").symlink_to(key)
+    check_api_key(settings("stages.llm.engine=openai", f"stages.llm.api_key_file={tmp_path / 'link'}"))
+    key.write_text(" \n")
+    with pytest.raises(ConfigError, match="is empty"):
+        check_api_key(asks)
+    check_api_key(settings(f"stages.llm.api_key_file={key}"))  # the local model needs none
+
+
+def test_an_assistant_does_not_start_without_the_key_of_its_server(tmp_path: Path) -> None:
+    async def test() -> None:
+        config = settings("stages.llm.engine=openai", f"stages.llm.api_key_file={tmp_path / 'none'}")
+        with pytest.raises(ConfigError, match="api_key_file"):
+            async with Assistant(config, store=empty(tmp_path)):
+                raise AssertionError("it has started")
+
+    asyncio.run(test())

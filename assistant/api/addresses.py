@@ -17,6 +17,8 @@ from assistant.api import sockets
 from assistant.errors import ConfigError, NotRunning
 
 SEND_S = 5.0
+NOT_ANSWERING = "not-answering"
+"""The code of a `NotRunning` when somebody has the socket open and says nothing, or may have."""
 
 
 class Address(Protocol):
@@ -28,6 +30,9 @@ class Address(Protocol):
 
     def check_there(self) -> None:
         """After a silence. Raises `NotRunning`."""
+
+    def silent(self, what: str) -> NotRunning:
+        """Nobody says or takes anything: the error that tells why that may be. `what`: what did not happen."""
 
 
 class Local:
@@ -52,6 +57,13 @@ class Local:
     def check_there(self) -> None:
         if not sockets.somebody_listens(self._folder / sockets.CONTROL):
             raise NotRunning("the daemon has gone; start one with 'assistant run'")
+
+    def silent(self, what: str) -> NotRunning:
+        return NotRunning(
+            f"the daemon at {self} has its socket open, but {what}: it was stopped, or the machine swaps; try again"
+            " later, or end that process",
+            code=NOT_ANSWERING,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +106,13 @@ class Remote:
 
     def check_there(self) -> None:
         pass
+
+    def silent(self, what: str) -> NotRunning:
+        places = ", ".join(url.rpartition(":")[2] for url in self.urls.values())
+        return NotRunning(
+            f"nobody answers at {self} ({what}): no daemon listens there (its `api.tcp` names the first of the ports"
+            f" {places}), a firewall lets none of them through, or the daemon does not let us in: it says nothing to a"
+            f" client whose public key ({self.public_key}) is not in its list any more or never was, or who expects"
+            f" another server than it is (server_public_key {self.server_key}); its log tells who was refused",
+            code=NOT_ANSWERING,
+        )

@@ -77,7 +77,7 @@ class Refuse:
 
 
 def admit(seen: Snapshot) -> Admit | Refuse:
-    """An empty line takes whatever comes."""
+    """Whatever begins at once is taken: it waits for nobody, and how long it takes itself is its client's business."""
     limits, new, running, waiting = seen.limits, seen.new, seen.running, seen.waiting
     place = _place(new, running, waiting)
     preempts = _preempted(seen, place)
@@ -98,7 +98,7 @@ def admit(seen: Snapshot) -> Admit | Refuse:
             return _refuse(
                 _next_free_s(seen), f"{_queries(own)} waiting for this client, which is its share of the line"
             )
-    if seen.measured:
+    if seen.measured and not _begins_at_once(granted, new, running, waiting):
         ends_s = sum(one.work_s for one in [*stay, *waiting[:place], new])
         if ends_s > limits.deadline_s:
             return _refuse(
@@ -106,6 +106,12 @@ def admit(seen: Snapshot) -> Admit | Refuse:
                 f"it would be answered in {ends_s:.0f} s, and more than {limits.deadline_s:g} s are not waited for",
             )
     return granted
+
+
+def _begins_at_once(granted: Admit, new: Claim, running: Sequence[Claim], waiting: Sequence[Claim]) -> bool:
+    """There is a slot for it, and its conversation has nothing else to be answered first."""
+    earlier = [*running, *waiting[: granted.place]]
+    return not granted.ahead and not (new.conversation and any(one.conversation == new.conversation for one in earlier))
 
 
 def _place(new: Claim, running: Sequence[Claim], waiting: Sequence[Claim]) -> int:

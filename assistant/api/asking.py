@@ -37,8 +37,14 @@ class Asking:
     def ask(self, peer: Peer, message: framing.Received) -> None:
         """Raises `UsageError`, `BusyNow`, `Cancelled`; what comes later is told as replies."""
         ask: wire.Ask = message.data
-        if (ask.text is None) != bool(message.pcm or ask.more):
-            raise UsageError("`ask` takes a `text` or PCM frames behind the header, and not both", code="bad-message")
+        sound = bool(message.pcm or ask.more)
+        if ask.text is None and not sound:
+            raise UsageError(
+                "`ask` has neither a `text`, nor PCM frames behind the header, nor `more` with sound that follows",
+                code="bad-message",
+            )
+        if ask.text is not None and sound:
+            raise UsageError("`ask` has a `text` and sound (PCM frames or `more`); it takes one", code="bad-message")
         _check_samples(message.pcm)
         key = (peer.caller, message.id)
         if key in self._sent:

@@ -17,9 +17,9 @@ import zmq.asyncio
 from assistant.api import framing, sockets, wire, wire_events
 from assistant.api.async_steps import AsyncSteps
 from assistant.api.client import registration
-from assistant.api.dialogue import NOT_ANSWERING, ORDER_S, REPLY_S, SAY_S, SILENCE_S, Call, ping
+from assistant.api.dialogue import ORDER_S, REPLY_S, SAY_S, SILENCE_S, Call, ping
 from assistant.api.feed import WELCOME, Feed
-from assistant.errors import AssistantError, NotRunning
+from assistant.errors import AssistantError
 from assistant.messages import Stage
 from assistant.messages_status import Status, VoiceStatus
 from assistant.messages_timers import TimerAction, TimerStatus
@@ -160,7 +160,7 @@ class AsyncClient(AsyncSteps):
                         first.append(event)
         except TimeoutError:
             socket.close()
-            raise NotRunning(f"the daemon at {self._address} tells no events", code=NOT_ANSWERING) from None
+            raise self._address.silent("told no events") from None
         return self._follow(socket, feed, first)
 
     async def _follow(

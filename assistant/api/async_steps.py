@@ -17,8 +17,8 @@ import zmq.asyncio
 
 from assistant.api import framing, sockets, wire
 from assistant.api.addresses import SEND_S, Address, Local
-from assistant.api.dialogue import NOT_ANSWERING, Dialogue, Send, Steps, Told, Wait
-from assistant.errors import AssistantError, NotRunning
+from assistant.api.dialogue import Dialogue, Send, Steps, Told, Wait, Walk
+from assistant.errors import AssistantError
 
 T = TypeVar("T")
 
@@ -59,22 +59,14 @@ class AsyncSteps:
 
     # --- steps ------------------------------------------------------------------------------------------------------
     async def _run(self, steps: Steps[T]) -> T:
-        came = None
-        while True:
-            try:
-                step = steps.send(came)
-            except StopIteration as end:
-                result: T = end.value
-                return result
+        walk, came = Walk(steps), None
+        while (step := walk.on(came)) is not None:
             came = await self._do(step)
+        return walk.result
 
     async def _told(self, steps: Steps[None]) -> AsyncIterator[Told]:
-        came = None
-        while True:
-            try:
-                step = steps.send(came)
-            except StopIteration:
-                return
+        walk, came = Walk(steps), None
+        while (step := walk.on(came)) is not None:
             came = await self._do(step)
             if isinstance(step, Told):
                 yield step
@@ -86,7 +78,7 @@ class AsyncSteps:
                     async with asyncio.timeout(SEND_S):
                         await self._socket(name).send_multipart(frames)
                 except TimeoutError:
-                    raise NotRunning(f"the daemon at {self._address} takes nothing", code=NOT_ANSWERING) from None
+                    raise self._address.silent("takes nothing") from None
             case Wait(parent=parent, timeout_s=timeout_s):
                 if (message := self._dialogue.take(parent)) is not None:
                     return message

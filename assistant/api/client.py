@@ -15,9 +15,8 @@ from typing import Any, TypeVar
 import zmq
 
 from assistant.api import framing, sockets, wire, wire_events
-from assistant.api.addresses import SEND_S, Address, Local
+from assistant.api.addresses import NOT_ANSWERING, SEND_S, Address, Local
 from assistant.api.dialogue import (
-    NOT_ANSWERING,
     ORDER_S,
     REPLY_S,
     SAY_S,
@@ -28,6 +27,7 @@ from assistant.api.dialogue import (
     Steps,
     Told,
     Wait,
+    Walk,
     ping,
     raised,
 )
@@ -178,7 +178,7 @@ class Client(Closing):
         """With an `until`: what comes before the daemon has heard of the topics, which it has to by then."""
         while until == math.inf or not feed.pid:
             if time.monotonic() > until:
-                raise NotRunning(f"the daemon at {self._address} tells no events", code=NOT_ANSWERING)
+                raise self._address.silent("told no events")
             if not socket.poll(int(SILENCE_S * 1000)):
                 self._address.check_there()
             elif (event := feed.take(socket.recv_multipart())) is not None:
@@ -186,22 +186,14 @@ class Client(Closing):
 
     # --- steps ------------------------------------------------------------------------------------------------------
     def _run(self, steps: Steps[T]) -> T:
-        came = None
-        while True:
-            try:
-                step = steps.send(came)
-            except StopIteration as end:
-                result: T = end.value
-                return result
+        walk, came = Walk(steps), None
+        while (step := walk.on(came)) is not None:
             came = self._do(step)
+        return walk.result
 
     def _told(self, steps: Steps[None]) -> Iterator[Told]:
-        came = None
-        while True:
-            try:
-                step = steps.send(came)
-            except StopIteration:
-                return
+        walk, came = Walk(steps), None
+        while (step := walk.on(came)) is not None:
             came = self._do(step)
             if isinstance(step, Told):
                 yield step
@@ -212,7 +204,7 @@ class Client(Closing):
                 try:
                     self._socket(name).send_multipart(frames)
                 except zmq.Again:
-                    raise NotRunning(f"the daemon at {self._address} takes nothing", code=NOT_ANSWERING) from None
+                    raise self._address.silent("takes nothing") from None
             case Wait(socket=name, parent=parent, timeout_s=timeout_s):
                 give_up = time.monotonic() + timeout_s
                 while (message := self._dialogue.take(parent)) is None:

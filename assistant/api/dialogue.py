@@ -34,8 +34,6 @@ T = TypeVar("T")
 
 REPLY_S = 5.0
 """For a reply that no work stands behind: it takes milliseconds, and longer where pages come back from a slow card."""
-NOT_ANSWERING = "not-answering"
-"""The code of a `NotRunning` when a process has the socket open, and says nothing."""
 SAY_S = 600.0
 """The longest text that is taken has four minutes of speech."""
 ORDER_S = 180.0
@@ -87,6 +85,24 @@ class Told:
 
 
 Steps = Generator[Send | Wait | Told, framing.Received | None, T]
+
+
+class Walk(Generic[T]):
+    """`while (step := walk.on(came)) is not None:` do the step; `came` is what its `Wait` brought."""
+
+    result: T
+    """Behind the last step."""
+
+    def __init__(self, steps: Steps[T]) -> None:
+        self._steps = steps
+
+    def on(self, came: framing.Received | None) -> Send | Wait | Told | None:
+        """The next step; None behind the last one. Raises what the steps raise."""
+        try:
+            return self._steps.send(came)
+        except StopIteration as end:
+            self.result = end.value
+            return None
 
 
 def raised(told: wire.Failure) -> AssistantError:
@@ -161,11 +177,7 @@ class Dialogue:
             if not isinstance(message.data, call.kind):
                 raise EngineFailed(f"the daemon answered with {type(message.data).__name__}", code="bad-message")
             return message.data
-        raise NotRunning(
-            f"the daemon at {self._address} has its socket open, but did not answer within {call.timeout_s:g} s: it was"
-            " stopped, or the machine swaps; try again later, or end that process",
-            code=NOT_ANSWERING,
-        )
+        raise self._address.silent(f"did not answer within {call.timeout_s:g} s")
 
     def _send(self, socket: str, command: wire.Data, pcm: bytes = b"", id: str | None = None) -> Steps[str]:
         """The id of the command, whose replies are kept from now on."""

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ import zmq
 
 from assistant import __version__
 from assistant.api import framing, sockets, wire_events
+from assistant.api.allowed import Allowed
 from assistant.api.callers import Callers
 from assistant.api.endpoint import Gate
+from assistant.api.rights import Right
 from assistant.api.security import user_of
 from assistant.errors import ConfigError, UsageError
 
@@ -72,7 +75,11 @@ class Publisher:
         self._loop = asyncio.get_running_loop()
         self._bind()
         if self._gate is not None:
-            self._gate.guard.on_loss(lambda keep: self._callers.drop(keep))
+            self._gate.guard.on_look(self._keep_observers)
+
+    def _keep_observers(self, now: Mapping[str, Allowed]) -> None:
+        """All who are connected: whenever they came, they hear nothing any more once they may not."""
+        self._callers.drop(lambda key: key in now and Right.OBSERVE in now[key].rights)
 
     def _bind(self) -> None:
         xpub: zmq.Socket[bytes] = self._context.socket(zmq.XPUB)
@@ -171,18 +178,6 @@ class Publisher:
             self._callers.drop_all()
         elif WELCOME.encode().startswith(topic) and self._welcome is None:
             self._welcome = self._loop.call_later(_WELCOME_EVERY_S, self._greet)
-
-    def _hang_up(self, linger_ms: int = 0) -> None:
-        if self._socket is None:
-            return
-        xpub, self._socket = self._socket, None
-        self._loop.remove_reader(self._fd)
-        for handle in (self._again, self._welcome):
-            if handle is not None:
-                handle.cancel()
-        self._again = self._welcome = None
-        self._callers.close()
-        xpub.close(linger=linger_ms)
 
     async def close(self) -> None:
         """Removes the socket. The last events have a moment to leave, for which the context's end waits."""

@@ -11,6 +11,7 @@ Imports `errors` and `wire`; pure, knows no socket. Whatever bytes arrive, `deco
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -63,6 +64,7 @@ class _Glimpse(msgspec.Struct):
 
 T = TypeVar("T")
 _MAX_ID = 128
+_UNKNOWN_STAGE = re.compile(r"Invalid enum value (.*) - at `\$\.stage`", re.DOTALL)
 
 
 def encode(
@@ -134,6 +136,8 @@ def _parsed(frame: bytes, kind: type[T]) -> T:
         return msgspec.json.decode(frame, type=kind)
     except msgspec.ValidationError as error:
         text = str(error)
+        if (stage := _UNKNOWN_STAGE.match(text)) is not None:
+            raise UsageError(f"{stage[1][:64]} is no stage; there are {wire.STAGES}", code="unknown-stage") from None
         raise _bad(text, code="unknown-field" if "unknown field" in text else "bad-message") from None
     except UnicodeDecodeError:
         raise _bad("the header is not UTF-8") from None

@@ -1,7 +1,8 @@
 """Clients that carry out intents: who has registered which, and the way of one intent to such a client and back.
 
-The last client that registered an intent is asked; the one before comes back when it leaves. Decides nothing about
-what an intent means.
+Of several clients with an intent the one is asked that has registered what was named (`name`, then `area`, `floor`);
+among those that have, or where nobody has, the last one; the one before comes back when it leaves. Decides nothing
+about what an intent means.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import functools
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from assistant.api import framing, wire
@@ -29,6 +30,10 @@ MAX_CLIENTS = 32
 MAX_INTENTS = 128
 MAX_NAMES = 1000
 """Of one client, in all lists together: each is a sentence more to compare with."""
+MOST_NAMES = 2000
+MOST_LETTERS = 24 * 1024
+"""Of the different names of all clients together. The sentence matcher keeps a tree of letters, with up to 350 bytes
+for each, so these are 8 MiB: what its stage is promised beyond the sentences of all intents."""
 MAX_SPEECH = 4000
 LISTS = ("name", "area", "floor")
 """The lists of Home Assistant's sentences that a house fills."""
@@ -58,17 +63,14 @@ class Handlers:
     def __init__(self, answer_s: float = ANSWER_S) -> None:
         self._answer_s = answer_s
         self._registered: list[_Registration] = []
-        """The last one is asked first."""
+        """In the order in which they came."""
         self._watched: set[Caller] = set()
         self._pending: dict[str, tuple[Caller, asyncio.Future[str]]] = {}
 
     @property
     def understood(self) -> Understood:
         """What all of them handle together; the same for the same registrations, in whatever order they came."""
-        names: dict[str, set[str]] = {}
-        for one in self._registered:
-            for kind, values in one.names.items():
-                names.setdefault(kind, set()).update(values)
+        names = _together(one.names for one in self._registered)
         intents = sorted({intent for one in self._registered for intent in one.intents})
         return Understood(tuple(intents), {kind: tuple(sorted(names[kind])) for kind in sorted(names)})
 
@@ -84,6 +86,7 @@ class Handlers:
         others = [one for one in self._registered if one.caller is not caller]
         if intents and len(others) >= MAX_CLIENTS:
             raise BusyNow(f"{MAX_CLIENTS} clients have registered intents already", retry_after_ms=_BUSY_MS)
+        _check_room(names, [one.names for one in others])
         self._registered = others
         if intents:
             send = functools.partial(replies.now, peer, parent=message.id)
@@ -120,7 +123,7 @@ class Handlers:
 
     # --- what the pipeline asks -------------------------------------------------------------------------------------
     async def handle(self, query_id: str, match: IntentMatch, text: str) -> str | None:
-        found = self._found(match.name)
+        found = self._found(match)
         if found is None or match.name is None:
             return None
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -133,17 +136,49 @@ class Handlers:
         finally:
             del self._pending[query_id]
 
-    def _found(self, intent: str | None) -> _Registration | None:
-        for one in reversed(self._registered):
-            if intent in one.intents:
-                try:
-                    one.still()
-                except UsageError as error:
-                    log.warning("a client is not asked any more: %s", error.message)
-                    self._leave(one.caller)
-                    continue
-                return one
+    def _found(self, match: IntentMatch) -> _Registration | None:
+        while able := [one for one in reversed(self._registered) if match.name in one.intents]:
+            best = max(able, key=lambda one: _has_of(one.names, match.slots))  # the first one, so the newest, of equals
+            try:
+                best.still()
+            except UsageError as error:
+                log.warning("a client is not asked any more: %s", error.message)
+                self._leave(best.caller)
+                continue
+            return best
         return None
+
+
+def _has_of(names: Mapping[str, tuple[str, ...]], slots: Mapping[str, str | int | float]) -> tuple[bool, ...]:
+    """Which of the things that were named somebody has registered; a name says more than an area."""
+    return tuple(
+        str(slots.get(kind, "")).casefold() in (name.casefold() for name in names.get(kind, ())) for kind in LISTS
+    )
+
+
+def _together(many: Iterable[Mapping[str, tuple[str, ...]]]) -> dict[str, set[str]]:
+    names: dict[str, set[str]] = {}
+    for one in many:
+        for kind, values in one.items():
+            names.setdefault(kind, set()).update(values)
+    return names
+
+
+def _check_room(new: Mapping[str, tuple[str, ...]], others: list[Mapping[str, tuple[str, ...]]]) -> None:
+    """Raises `UsageError` for names that have no room at all, `BusyNow` when those of others leave too little."""
+    most = f"at most {MOST_NAMES} names with {MOST_LETTERS} letters"
+    if _too_many(_together([new])):
+        raise UsageError(f"{most} are taken; register the names of what can be said alone")
+    if new and _too_many(_together([new, *others])):
+        raise BusyNow(
+            f"{most} are taken from all clients together, and those of others leave no room for these",
+            retry_after_ms=_BUSY_MS,
+        )
+
+
+def _too_many(names: Mapping[str, set[str]]) -> bool:
+    letters = sum(sum(map(len, values)) for values in names.values())
+    return letters > MOST_LETTERS or sum(map(len, names.values())) > MOST_NAMES
 
 
 def _failed(why: str) -> HandlerFailed:

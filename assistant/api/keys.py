@@ -9,6 +9,7 @@ All are made whole and 0600 from the start, and nothing is ever overwritten. Key
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
@@ -84,7 +85,8 @@ def make_server(folder: Path) -> tuple[Keys, bool]:
 def make_client(folder: Path, name: str, rights: Iterable[Right], public: str | None = None) -> NewClient:
     """Makes the client's pair, or lists the `public` key of one that it has made itself.
 
-    Raises `UsageError` for a name or key that is none, or a client that exists; `ConfigError`.
+    Raises `UsageError` for a name or key that is none, a client that exists, or a key that another client has;
+    `ConfigError`.
     """
     checked_name(name)
     keys = _pair() if public is None else None
@@ -98,6 +100,11 @@ def make_client(folder: Path, name: str, rights: Iterable[Right], public: str | 
         _prepared(path.parent)
         if os.path.lexists(path):
             raise _exists(path)
+    if (other := _listed_as(folder / CLIENTS, key)) is not None:
+        raise UsageError(
+            f"this key is listed already, as the client {other!r}; a key that is listed twice lets nobody in. Edit"
+            f" {folder / CLIENTS / other}.toml to give it other rights, or remove that file first"
+        )
     given = tuple(sorted(set(rights)))
     if keys is not None:
         _write(
@@ -107,6 +114,15 @@ def make_client(folder: Path, name: str, rights: Iterable[Right], public: str | 
     texts = ", ".join(f'"{right}"' for right in given)
     _write(listed, f'public_key = "{key}"\nrights = [{texts}]\n')
     return NewClient(name, given, key, listed, outgoing if keys is not None else None)
+
+
+def _listed_as(clients: Path, key: str) -> str | None:
+    """The client that has this key in its file; files that cannot be read count for nothing anyhow."""
+    for path in sorted(clients.glob("*.toml")):
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            if tomllib.loads(private_text(path, 0o022)).get("public_key") == key:
+                return path.stem
+    return None
 
 
 def checked_name(name: str) -> str:

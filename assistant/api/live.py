@@ -7,6 +7,7 @@ those; knows no socket.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -24,8 +25,13 @@ from assistant.query import LiveEvent
 MAX_BYTES = 2 * 2**20
 """Of an utterance: 65 seconds. What comes after them is not heard."""
 SILENT_S = 10.0
-"""Without a message of a client that has not said that it is finished."""
+"""Without sound of a client that has not said that it is finished."""
+_GRACE = 2
+"""Seconds that a second of sound gives it, up to those: who sends at half the pace of speech goes on, who drips does
+not."""
 _BYTES_PER_S = ASR_RATE * 2
+_PIECE = 8192
+"""Bytes up to which pieces that wait are put together: many small ones take much more room than their sound."""
 _FOREVER_S = 1e6
 
 
@@ -49,13 +55,20 @@ class SentSpeech:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`endpointing`: silence ends it, too; otherwise `last` alone does. `clock`: monotonic seconds."""
+        most_s = MAX_BYTES / _BYTES_PER_S
         if not endpointing:
             settings = msgspec.structs.replace(settings, end_silence_s=_FOREVER_S, no_speech_s=0, max_s=_FOREVER_S)
+        if settings.no_speech_s:
+            most_s = min(most_s, settings.no_speech_s + settings.max_s)
         self._endpointer = Endpointer(settings)
         self._silent_s, self._clock = silent_s, clock
+        self._most_s = most_s + silent_s
+        """From its turn on; an utterance that is spoken meanwhile has ended before."""
         self._pieces: deque[_Piece] = deque()
         self._arrived = asyncio.Event()
-        self._heard_of = clock()
+        self._until = self._cap = math.inf
+        """When the sound that has come is not enough any more, and the latest that this may become. Without an end as
+        long as it waits in the line, where it takes nobody's time."""
         self._taken = 0
         self._closed = False
         self._pcm = bytearray()
@@ -65,14 +78,18 @@ class SentSpeech:
         return bytes(self._pcm)
 
     def put(self, pcm: bytes, last: bool) -> None:
-        """Whole samples, s16le mono 16 kHz. After the end: nothing happens."""
-        if self._closed:
+        """Whole samples, s16le mono 16 kHz. After the end, or too late: nothing happens."""
+        now = self._clock()
+        if self._closed or (not last and (not pcm or now > self._until)):
             return
         pcm = pcm[: MAX_BYTES - self._taken]
         self._taken += len(pcm)
         self._closed = last or self._taken >= MAX_BYTES
-        self._heard_of = self._clock()
-        self._pieces.append(_Piece(pcm, self._heard_of, self._closed))
+        if self._until < math.inf:
+            self._until = min(self._until + _GRACE * len(pcm) / _BYTES_PER_S, now + self._silent_s, self._cap)
+        if self._pieces and len(self._pieces[-1].pcm) + len(pcm) <= _PIECE:
+            pcm = self._pieces.pop().pcm + pcm
+        self._pieces.append(_Piece(pcm, now, self._closed))
         self._arrived.set()
 
     def go_on(self) -> bool:
@@ -80,7 +97,10 @@ class SentSpeech:
         return False
 
     async def events(self) -> AsyncIterator[LiveEvent]:
-        """Raises `BadAudio` code "sound-stopped" when its client sends nothing more, and has not said so."""
+        """Raises `BadAudio` code "sound-stopped" when its client sends nothing more, or too little, and has not said
+        that it has finished."""
+        self._cap = self._clock() + self._most_s
+        self._until = self._clock() + self._silent_s
         # one thread for all of it: that is where the detector was told not to use several
         with _Ear() as ear:
             rest = b""
@@ -102,15 +122,14 @@ class SentSpeech:
     async def _next(self) -> _Piece:
         while not self._pieces:
             self._arrived.clear()
-            left = self._heard_of + self._silent_s - self._clock()
             try:
-                async with asyncio.timeout(max(0.0, left)):
+                async with asyncio.timeout(max(0.0, self._until - self._clock())):
                     await self._arrived.wait()
             except TimeoutError:
                 self._closed = True
                 raise BadAudio(
-                    f"no sound came for {self._silent_s:g} s, and no `last`; send `ask-sound` until the speaker has"
-                    " finished",
+                    f"no sound came for {self._silent_s:g} s, or too little, and no `last`; send `ask-sound` as it is"
+                    " spoken until the speaker has finished",
                     code="sound-stopped",
                 ) from None
         return self._pieces.popleft()

@@ -5,10 +5,12 @@ For protocols without passwords: what is not ours alone is refused, with the rea
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import os
 import socket
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from assistant.api.sockets import somebody_listens
@@ -60,6 +62,16 @@ def unix_listener(path: Path, key: str) -> socket.socket:
         raise ConfigError(f"{key}: {path} cannot be had: {error.strerror or error}") from None
     listener.setblocking(False)
     return listener
+
+
+async def closed(server: asyncio.Server, clients: Iterable[asyncio.Task[object]]) -> None:
+    """Nobody connects to it any more, and what it does for its clients has ended."""
+    server.close()
+    tasks = list(clients)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await server.wait_closed()
 
 
 def _make_way(path: Path, key: str) -> None:

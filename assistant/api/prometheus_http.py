@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from assistant.api.loopback import checked_loopback, tcp_listener
+from assistant.api.loopback import checked_loopback, closed, tcp_listener
 from assistant.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -24,6 +24,11 @@ MAX_HEAD_BYTES = 8 * 1024
 PATIENCE_S = 5.0
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _WHY = "the figures are for nobody else"
+
+
+def checked_address(address: str) -> str:
+    """`metrics.address`, "localhost" as a number. Raises `ConfigError` for one that others can reach."""
+    return checked_loopback(address, "metrics.address", _WHY)
 
 
 class MetricsServer:
@@ -39,7 +44,7 @@ class MetricsServer:
 
     async def __aenter__(self) -> Self:
         """Raises `ConfigError` for an address that others can reach, or that cannot be had."""
-        address = checked_loopback(self._address, "metrics.address", _WHY)
+        address = checked_address(self._address)
         listener = tcp_listener(address, self._wanted, "metrics.port")
         self.port = listener.getsockname()[1]
         self._server = await asyncio.start_server(self._met, sock=listener, limit=MAX_HEAD_BYTES)
@@ -49,11 +54,7 @@ class MetricsServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._server is not None
-        self._server.close()
-        for task in list(self._clients):
-            task.cancel()
-        await asyncio.gather(*self._clients, return_exceptions=True)
-        await self._server.wait_closed()
+        await closed(self._server, self._clients)
 
     async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -136,7 +136,10 @@ class Guard:
         self._context, self._network = context, network
         self._refusals = Refusals()
         self._losers: list[Callable[[Callable[[str], bool]], None]] = []
+        self._lookers: list[Callable[[Mapping[str, Allowed]], None]] = []
         self._known: dict[str, Allowed] = {}
+        self._used: dict[str, frozenset[Right]] = {}
+        """What each key was let in with: a key may come and go between two looks at the list."""
         self._loop: asyncio.AbstractEventLoop
         self._socket: zmq.Socket[bytes] | None = None
 
@@ -149,6 +152,7 @@ class Guard:
         self._fd: int = self._socket.getsockopt(zmq.FD)  # type: ignore[assignment]
         self._loop.add_reader(self._fd, self._drain)
         self._known = self._network.allowed.look()
+        self._used = {key: one.rights for key, one in self._known.items()}
         self._timer = self._loop.call_later(_LOOK_S, self._watch)
         self._drain()
 
@@ -178,7 +182,10 @@ class Guard:
 
     def allowed(self, key: str) -> Allowed | None:
         """As of now."""
-        return self._network.allowed.of(key)
+        known = self._network.allowed.of(key)
+        if known is not None:
+            self._used[key] = self._used.get(key, frozenset()) | known.rights
+        return known
 
     def permit(self, key: str, command: Any) -> None:
         """`command`: a struct of `wire`. Raises `UsageError` code "forbidden"."""
@@ -203,6 +210,10 @@ class Guard:
         What it has begun with that right (a query, an intent handler) ends with them.
         """
         self._losers.append(loser)
+
+    def on_look(self, looker: Callable[[Mapping[str, Allowed]], None]) -> None:
+        """Called with all clients by their keys whenever the list was looked at, once a second at least."""
+        self._lookers.append(looker)
 
     def refused(self, address: str, why: str) -> None:
         self._refusals.add(address, why)
@@ -245,13 +256,18 @@ class Guard:
 
     def _look(self) -> None:
         now = self._network.allowed.look()
-        if now == self._known or self._socket is None:
+        if self._socket is None:
             return
-        kept = {key for key, one in now.items() if key not in self._known or self._known[key].rights <= one.rights}
-        self._known = now
-        log.info("the list of clients has changed; %d are in it", len(now))
-        for loser in self._losers:
-            loser(kept.__contains__)
+        for looker in self._lookers:
+            looker(now)
+        if now != self._known:
+            log.info("the list of clients has changed; %d are in it", len(now))
+            self._known = now
+        lost = {key for key, rights in self._used.items() if key not in now or not rights <= now[key].rights}
+        self._used = {key: one.rights for key, one in now.items()}
+        if lost:
+            for loser in self._losers:
+                loser(lambda key: key not in lost)
 
     def close(self) -> None:
         if self._socket is not None:

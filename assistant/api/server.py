@@ -29,7 +29,7 @@ from assistant.api.queries import Queries, QueryEvents
 from assistant.api.replies import Replies
 from assistant.api.security import Guard, Network, Place
 from assistant.audio.front_messages import EndpointSettings
-from assistant.errors import AssistantError, Cancelled, UsageError
+from assistant.errors import AssistantError, Cancelled, DeviceError, UsageError
 from assistant.messages import Stage
 
 log = logging.getLogger(__name__)
@@ -222,7 +222,7 @@ class Server:
 
     def _voice(self) -> Voice:
         if (voice := self._backend.voice) is None:
-            raise UsageError(
+            raise DeviceError(
                 "the daemon runs without microphone and speaker; start it with audio.enabled = true", code="no-voice"
             )
         return voice

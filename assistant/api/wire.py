@@ -33,7 +33,7 @@ from assistant.api.wire_commands import (
 from assistant.api.wire_events import BROADCASTS
 from assistant.api.wire_timers import TimerList, Timers
 from assistant.errors import AssistantError
-from assistant.messages import ErrorReport, Level, QueryReport, Stage
+from assistant.messages import STAGE_ORDER, ErrorReport, Level, QueryReport, Stage
 from assistant.messages_status import MemoryStatus, StageStatus, Status, VoiceStatus
 
 __all__ = [
@@ -60,6 +60,9 @@ __all__ = [
     "Volume",
 ]
 """What is handed on."""
+
+STAGES = ", ".join(STAGE_ORDER)
+"""For whoever named another one."""
 
 COMMANDS: dict[str, type[Data]] = {
     "ask": Ask,

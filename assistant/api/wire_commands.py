@@ -72,8 +72,9 @@ Slot = str | int | float
 
 
 class Register(Data, frozen=True, kw_only=True):
-    """From now on this client answers these intents, until it leaves or registers anew; the last one that registered
-    an intent is asked. No intents: none any more."""
+    """From now on this client answers these intents, until it leaves or registers anew. Of several with an
+    intent the one is asked that has registered the `name` (else the `area`, the `floor`) that was said; of several of
+    those, or when nobody has, the last one. No intents: none any more."""
 
     intents: tuple[str, ...]
     names: dict[str, tuple[str, ...]] = {}

@@ -62,7 +62,8 @@ class MemoryEvict(Happened, frozen=True, kw_only=True):
 
     stage: str
     reason: str = msgspec.field(name="for")
-    """The stage that needs its memory, or why else it goes."""
+    """The stages that need its memory (as llm+tts), or why else it goes: keep-alive | budget | leak | command (an
+    `unload`) | replaced (another model, other settings, or other intents were registered)."""
 
 
 class MemoryDeny(Happened, frozen=True, kw_only=True):
@@ -81,7 +82,8 @@ class Throttled(Happened, frozen=True, kw_only=True):
 
 
 class State(Happened, frozen=True, kw_only=True):
-    """What the assistant does has changed: for an LED."""
+    """What the assistant does has changed, the same as in `status`: for an LED. A query that came by a socket is
+    `processing` from its start to its end, unless somebody is listened to or answered at the microphone."""
 
     state: VoiceState
     before: VoiceState

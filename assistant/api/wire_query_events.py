@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from assistant.messages import Outcome, QueryReport
+from assistant.messages import FallbackFor, Outcome, QueryReport
 
 
 class Happened(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -105,9 +105,12 @@ class Wrong(OfQuery, frozen=True, kw_only=True):
 
 
 class StageFallback(OfQuery, frozen=True, kw_only=True):
-    """The server that was to do a stage's work has failed; the query goes on with the local one."""
+    """The server that was to do a stage's work has failed, and the local one does it."""
 
     stage: str
+    what: FallbackFor = msgspec.field(name="for")
+    """query: the rest of this one, in which it failed; pause: all of this one, because it failed less than 30 s ago;
+    next: not this one, which fails because half of its answer was told, but those after it."""
     reason: str
     """The error's code: "remote-unreachable", "remote-refused", "remote-late", "remote-broke-off"…"""
     message: str

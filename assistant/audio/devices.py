@@ -38,10 +38,7 @@ def _sounddevice() -> Any:
     try:
         import sounddevice
     except OSError as error:
-        raise DeviceError(
-            f"no sound system: {error}; install PortAudio (on Debian: libportaudio2), or use --out FILE.wav or"
-            " --no-speech"
-        ) from None
+        raise DeviceError(f"no sound system: {error}; install PortAudio (on Debian: libportaudio2)") from None
     return sounddevice
 
 

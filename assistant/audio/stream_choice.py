@@ -19,10 +19,7 @@ FALLBACK_RATES = (44_100, 22_050, 8_000, 88_200, 192_000)
 """After a device's own default rate."""
 
 NOUN: dict[DeviceKind, str] = {"input": "microphone", "output": "speaker"}
-_HELP = {
-    "input": "; plug one in, or start the sound server",
-    "output": "; plug one in, start the sound server, or use --out FILE.wav or --no-speech",
-}
+_HELP = "; plug one in, or start the sound server"
 """Where there is none at all."""
 
 
@@ -82,7 +79,7 @@ def choose(devices: Sequence[SoundDevice], kind: DeviceKind, pattern: str = "") 
         found = [one for one in able if one.name == pattern] or [one for one in able if expression.search(one.name)]
     if found:
         return found[0]
-    names = "; there are: " + ", ".join(dict.fromkeys(one.name for one in able)) if able else _HELP[kind]
+    names = "; there are: " + ", ".join(dict.fromkeys(one.name for one in able)) if able else _HELP
     wanted = f"no {noun} matches audio.{kind} = {pattern!r}" if pattern else f"no {noun} was found"
     raise DeviceError(f"{wanted}{names}", code="audio-device-missing")
 

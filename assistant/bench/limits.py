@@ -29,7 +29,7 @@ from assistant.errors import EngineFailed, UsageError
 
 MIB = 1 << 20
 _SAMPLE_S, _LEDGER_S = 0.05, 0.01
-_NO_EVICTION = ("keep-alive", "leak")
+_NO_EVICTION = ("keep-alive", "leak", "command", "replaced")
 
 
 class AtLimit(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,8 +164,8 @@ def _judged(
 
 
 def evictions(told: Iterable[mix.Told]) -> int:
-    """How many stages had to go for another one or for the budget. What went for its keep-alive or its leak went for
-    no want of room."""
+    """How many stages had to go for another one or for the budget. What went for its keep-alive or its leak, by
+    command or for its successor went for no want of room."""
     return sum(reason not in _NO_EVICTION for one in told for reason in one.evicted_for)
 
 

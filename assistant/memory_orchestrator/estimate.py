@@ -48,8 +48,8 @@ SHAPES: dict[str, Shape] = {
     # whisper's first load converts to int8; later ones hold two thirds of this
     "whisper": Shape(2.0, 0.0, 40 * MIB, 20 * MIB, Usage(15 * MIB, 5 * MIB)),
     "vosk": Shape(2.0, 0.0, 80 * MIB, 30 * MIB),
-    # templates and encoder together; the word table is mapped
-    "classifier": Shape(0.0, 0.0, 45 * MIB, 25 * MIB, Usage(25 * MIB, 12 * MIB)),
+    # templates and encoder together, with as many names as may be registered; the word table is mapped
+    "classifier": Shape(0.0, 0.0, 54 * MIB, 25 * MIB, Usage(25 * MIB, 12 * MIB)),
     "templates": Shape(0.0, 0.0, 30 * MIB, 5 * MIB, Usage(18 * MIB, 3 * MIB)),
     # the first load lays the weights out anew (its peak is one slice of the head); scales widen to fp32
     "mnn": Shape(0.0, 1.5, 110 * MIB, 10 * MIB, Usage(15 * MIB, 5 * MIB)),

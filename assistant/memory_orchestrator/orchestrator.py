@@ -170,6 +170,8 @@ class MemoryOrchestrator:
             return False
         if entry.in_use and entry.state is not RowState.LEAVING:
             raise BusyNow(f"{name} is in use", stage=name, retry_after_ms=1000)
+        if entry.state is not RowState.LEAVING:
+            self.holdings.begin_eviction([name], "command")
         await self.holdings.unload(entry)
         return True
 

@@ -118,6 +118,8 @@ class Planner:
                 return held
         elif (held.users or held.coming) and held.thing is not thing:
             raise BusyNow(f"{thing.name} works with {held.thing.model}", stage=thing.name, retry_after_ms=1000)
+        if held.thing.pid and held.state is not RowState.LEAVING:
+            self._holdings.begin_eviction([thing.name], "replaced")
         await self._holdings.unload(held)
         return None
 

@@ -78,14 +78,18 @@ class Encoder(nn.Module):
 
 
 class Classifier(nn.Module):
-    def __init__(self, encoder: Encoder, classes: int) -> None:
+    """`topics`: a second head that only learning uses."""
+
+    def __init__(self, encoder: Encoder, classes: int, topics: int) -> None:
         super().__init__()
         self.encoder, self.head = encoder, nn.Linear(WIDTH, classes)
+        self.topics = nn.Linear(WIDTH, topics)
         self.dropout = nn.Dropout(0.1)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.dropout(self.encoder(ids)))
-        return logits
+    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits [batch, classes] and [batch, topics]."""
+        found = self.dropout(self.encoder(ids))
+        return self.head(found), self.topics(found)
 
 
 def published(weights: dict[str, NDArray[np.float32]], words: NDArray[np.float32], longest: int) -> Encoder:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import random
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from hassil.intents import RangeSlotList, TextSlotList
 
-from assistant.config_sections import House
 from assistant.nlu.vocabulary import INTENTS
 from assistant.stages.intent_sentences import Sentences
 from assistant.training.walks import Walker, Words
@@ -69,8 +68,8 @@ class LabelledWalker(Walker):
 
 
 def lines() -> Iterator[str]:
-    house = msgspec.toml.decode(HOUSE.read_bytes(), type=House)
-    known = {"name": house.names, "area": house.areas, "floor": house.floors}
+    house = tomllib.loads(HOUSE.read_text("utf-8"))
+    known = {"name": house["names"], "area": house["areas"], "floor": house["floors"]}
     values = {
         kind: [{"in": name.split("|")[0], "out": name.split("|")[0]} for name in names] for kind, names in known.items()
     }

@@ -27,48 +27,57 @@ BATCH, TOKENS = 32, 32
 ENCODER_RATE, HEAD_RATE, SMOOTHING = 1.5e-4, 2e-3, 0.05
 ROUNDED_FROM = 0.6
 """Share of the steps after which the weights are seen in 4 bits."""
+TOPIC_SHARE = 0.5
+_NO_TOPIC = -100
 _CHUNK = 16
 """Batches that are sorted by length together."""
 
 
-def tensors(lines: Sequence[Labelled], pieces: WordPiece) -> tuple[Tensor, Tensor]:
-    """Token ids [n, longest], 0 behind the end; class numbers [n]."""
+def tensors(lines: Sequence[Labelled], pieces: WordPiece) -> Tensor:
+    """Token ids [n, longest], 0 behind the end."""
     ids = [pieces.encode(one.text, TOKENS) for one in lines]
     longest = max(map(len, ids))
-    padded = torch.tensor([row + [0] * (longest - len(row)) for row in ids])
-    return padded, torch.tensor([CLASSES.index(one.intent) for one in lines])
+    return torch.tensor([row + [0] * (longest - len(row)) for row in ids])
 
 
-def batches(lines: Sequence[Labelled], pieces: WordPiece, rng: random.Random) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(lines: Sequence[Labelled], rng: random.Random) -> Iterator[list[Labelled]]:
     for start in range(0, len(lines), BATCH * _CHUNK):
         chunk = sorted(lines[start : start + BATCH * _CHUNK], key=lambda one: len(one.text))
         starts = list(range(0, len(chunk), BATCH))
         rng.shuffle(starts)
         for at in starts:
-            yield tensors(chunk[at : at + BATCH], pieces)
+            yield chunk[at : at + BATCH]
 
 
-def learn(model: Classifier, sources: Sources, pieces: WordPiece, epochs: int, share: Share, seed: int) -> None:
-    """Says on stderr how it goes."""
+def learn(
+    model: Classifier, sources: Sources, pieces: WordPiece, epochs: int, share: Share, seed: int, further: bool = False
+) -> None:
+    """Says on stderr how it goes. `further`: the model has learnt before, and its weights are rounded already."""
     torch.manual_seed(seed)
+    most = [ENCODER_RATE / 2, HEAD_RATE / 2] if further else [ENCODER_RATE, HEAD_RATE]
     groups = [
-        {"params": list(model.encoder.parameters()), "lr": ENCODER_RATE, "max": ENCODER_RATE},
-        {"params": list(model.head.parameters()), "lr": HEAD_RATE, "max": HEAD_RATE},
+        {"params": list(model.encoder.parameters()), "lr": ENCODER_RATE},
+        {"params": [*model.head.parameters(), *model.topics.parameters()], "lr": HEAD_RATE},
     ]
     optimiser = torch.optim.AdamW(groups, weight_decay=0.01)
     steps_in_epoch = math.ceil(len(sources.epoch(0, share)) / BATCH)
     cycle = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, [ENCODER_RATE, HEAD_RATE], total_steps=steps_in_epoch * epochs + epochs + 50, pct_start=0.15
+        optimiser, most, total_steps=steps_in_epoch * epochs + epochs + 50, pct_start=0.15
     )
     loss_of = nn.CrossEntropyLoss(label_smoothing=SMOOTHING)
+    topic_loss = nn.CrossEntropyLoss(ignore_index=_NO_TOPIC, reduction="sum")
+    topics = {name: number for number, name in enumerate(sources.topics)}
     began, step, sliding = time.monotonic(), 0, 0.0
     for epoch in range(epochs):
         lines = sources.epoch(epoch, share)
         model.train()
-        for ids, wanted in batches(lines, pieces, random.Random(seed + epoch)):
-            if step == int(ROUNDED_FROM * steps_in_epoch * epochs):
+        for batch in batches(lines, random.Random(seed + epoch)):
+            if not further and step == int(ROUNDED_FROM * steps_in_epoch * epochs):
                 bits.begin(model.encoder)
-            loss = loss_of(model(ids), wanted)
+            wanted = torch.tensor([CLASSES.index(one.intent) for one in batch])
+            topic = torch.tensor([topics.get(one.topic, _NO_TOPIC) for one in batch])
+            named, about = model(tensors(batch, pieces))
+            loss = loss_of(named, wanted) + TOPIC_SHARE * topic_loss(about, topic) / len(batch)
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -89,6 +98,5 @@ def logits(model: Classifier, lines: Sequence[Labelled], pieces: WordPiece) -> N
     with torch.inference_mode():
         for start in range(0, len(order), 128):
             part = order[start : start + 128]
-            ids, _ = tensors([lines[at] for at in part], pieces)
-            out[part] = model(ids).numpy()
+            out[part] = model(tensors([lines[at] for at in part], pieces))[0].numpy()
     return out

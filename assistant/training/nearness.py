@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from assistant.stages.intent_encoder import Prototypes, SentenceClassifier
-from assistant.training.samples import Sources
+from assistant.training.samples import STRANGERS, Sources
 
-STRANGERS = ("make_call", "find_phone", "tell_joke", "flip_coin", "directions", "uber", "reminder_update", "translate")
 EXAMPLES, OF_EACH = 5, 12
 ACCEPTED = 0.01
 

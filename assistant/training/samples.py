@@ -25,6 +25,8 @@ from assistant.training.walks import Walker, Words, frames, shipped
 
 DATA = Path(__file__).parent / "data"
 CLASSES = (*INTENTS, NONE)
+STRANGERS = ("make_call", "find_phone", "tell_joke", "flip_coin", "directions", "uber", "reminder_update", "translate")
+"""Topics that the encoder is not told of, so that they can stand for intents of a user's own: see `nearness`."""
 KEPT_TENTH = 10
 """Every tenth written sentence is kept for judging."""
 CLINC_TEST, SLURP_HALF = "clinc-test", "slurp-half"
@@ -66,6 +68,7 @@ class Sources:
         self._barred = {one.text for kept in self.kept.values() for one in kept}
         self._written = [one for one in lines if one.text not in self._barred]
         self._corpus = [one for one in (*_plain(clinc(path, "train")), *learnt) if one.text not in self._barred]
+        self.topics = tuple(sorted({one.topic for one in self._corpus} - {"", *STRANGERS}))
         words = Words(_yaml("words_en.yaml"))
         rng = random.Random(seed)
         self._walkers = [
@@ -85,7 +88,7 @@ class Sources:
             *(one for one in self._corpus if one.intent != NONE),
             *rng.sample(others, min(share.corpus_other, len(others))),
         ]
-        lines += [Labelled(plain(self._variety.of(one.text, rng)), one.intent) for one in changed]
+        lines += [one._replace(text=plain(self._variety.of(one.text, rng))) for one in changed]
         lines += [Labelled(plain(text), NONE) for text in (DATA / "odd_en.txt").read_text("utf-8").splitlines()]
         lines = [one for one in lines if one.text and one.text not in self._barred]
         rng.shuffle(lines)
@@ -114,7 +117,7 @@ def _yaml(name: str) -> dict[str, Any]:
 
 
 def _plain(lines: Iterable[Labelled]) -> list[Labelled]:
-    return [Labelled(plain(one.text), one.intent) for one in lines]
+    return [one._replace(text=plain(one.text)) for one in lines]
 
 
 def _is_kept(text: str) -> bool:

@@ -110,7 +110,7 @@ class Backend:
         )
         return Status(
             version="0", pid=1, uptime_s=0, state="idle", queries=len(self.order), memory=memory,
-            pressure=PressureStatus(), stages=tuple(rows),
+            pressure=PressureStatus(), stages=tuple(rows), voice=self.speaking.status() if self.speaking else None,
         )  # fmt: skip
 
 
@@ -135,6 +135,7 @@ class SpeakingVoice:
     def __init__(self, runs: str = "") -> None:
         self.orders: list[str] = []
         self.muted, self.percent, self.runs = False, 100.0, runs
+        self.microphone = DeviceStatus(state="ok", name="d", sample_rate=48_000, channels=1)
 
     async def say(self, text: str) -> Answer:
         if text == "busy":
@@ -161,7 +162,7 @@ class SpeakingVoice:
     def status(self) -> VoiceStatus:
         device = DeviceStatus(state="ok", name="d", sample_rate=48_000, channels=1)
         return VoiceStatus(
-            muted=self.muted, volume_percent=self.percent, words=("hey_jarvis",), stop_words=(), input=device,
+            muted=self.muted, volume_percent=self.percent, words=("hey_jarvis",), stop_words=(), input=self.microphone,
             output=device, wakes=0, interruptions=0, unheard=0, devices_lost=0, overflows=0, restarts=0,
         )  # fmt: skip
 

@@ -76,6 +76,18 @@ def test_a_client_may_keep_its_secret(tmp_path: Path) -> None:
         keys.make_client(tmp_path / "k", "tablet", [], public[:-1])
 
 
+def test_a_key_is_listed_once(tmp_path: Path) -> None:
+    """Twice, it would let nobody in: the first client would be shut out by the second."""
+    public = zmq.curve_keypair()[0].decode()
+    keys.make_client(tmp_path / "k", "phone", [Right.SPEAK], public)
+    (tmp_path / "k" / keys.CLIENTS / "broken.toml").write_text("[[[")
+    with pytest.raises(UsageError, match="listed already, as the client 'phone'"):
+        keys.make_client(tmp_path / "k", "tablet", [Right.ADMIN], public)
+    assert not (tmp_path / "k" / keys.CLIENTS / "tablet.toml").exists()
+    (tmp_path / "k" / keys.CLIENTS / "phone.toml").unlink()
+    assert keys.make_client(tmp_path / "k", "tablet", [Right.ADMIN], public).name == "tablet"
+
+
 @pytest.mark.parametrize("name", ["", "../phone", "a b", ".hidden", "x" * 25, "a:b", "ä", "a/b", "a\n"])
 def test_what_is_no_name_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="no name of a client"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import tracemalloc
 import wave
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,6 +103,93 @@ def test_whoever_stops_sending_is_ended() -> None:
         heard(speech)
     assert caught.value.code == "sound-stopped"
     assert 0.1 < time.monotonic() - started < 3
+
+
+@pytest.mark.parametrize(("piece", "every_s"), [(b"", 0.02), (b"\0\0", 0.02), (SILENCE[:640], 0.1), (b"", 0)])
+def test_whoever_sends_next_to_nothing_is_ended_as_well(piece: bytes, every_s: float) -> None:
+    """The third at a fifth of the pace of speech."""
+
+    async def drip(speech: SentSpeech) -> None:
+        while True:
+            speech.put(piece, last=False)
+            await asyncio.sleep(every_s)
+
+    async def run() -> None:
+        speech = SentSpeech(EndpointSettings(), endpointing=False, silent_s=0.3)
+        dripping = asyncio.create_task(drip(speech))
+        try:
+            with pytest.raises(BadAudio) as caught:
+                async with asyncio.timeout(5):
+                    [event async for event in speech.events()]
+            assert caught.value.code == "sound-stopped"
+        finally:
+            dripping.cancel()
+
+    asyncio.run(run())
+
+
+class Time:
+    """A clock that goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def paced(every_s: float, seconds: float, settings: EndpointSettings, endpointing: bool) -> list[str]:
+    """What comes of 100 ms of silence each `every_s`, for so long."""
+    clock, told = Time(), list[str]()
+
+    async def run() -> None:
+        speech = SentSpeech(settings, endpointing=endpointing, clock=clock)
+        following = aiter(speech.events())
+        waiting = asyncio.ensure_future(anext(following))
+        await asyncio.sleep(0)
+        while clock.now < seconds:
+            clock.now += every_s
+            speech.put(SILENCE[: SECOND // 10], last=False)
+            told.append((await waiting).what)
+            waiting = asyncio.ensure_future(anext(following))
+            await asyncio.sleep(0)
+        waiting.cancel()
+
+    asyncio.run(run())
+    return told
+
+
+def test_half_the_pace_of_speech_is_enough() -> None:
+    assert set(paced(0.19, 40, EndpointSettings(), endpointing=False)) == {"sound"}
+
+
+def test_an_utterance_has_its_time_and_a_little_patience() -> None:
+    settings = EndpointSettings(no_speech_s=20, max_s=1)
+    assert set(paced(0.19, 30, settings, endpointing=True)) == {"sound"}
+    with pytest.raises(BadAudio) as caught:
+        paced(0.19, 32, settings, endpointing=True)
+    assert caught.value.code == "sound-stopped"
+
+
+def test_what_is_sent_in_the_line_waits_as_long_as_it_has_to() -> None:
+    clock = Time()
+    speech = SentSpeech(EndpointSettings(), endpointing=False, clock=clock)
+    speech.put(question()[:SECOND], last=False)
+    clock.now += 60
+    speech.put(question()[SECOND:], last=True)
+    assert turns(heard(speech))[-1] == "end"
+    assert speech.pcm.startswith(question())
+
+
+def test_many_small_pieces_take_little_more_room_than_their_sound() -> None:
+    tracemalloc.start()
+    speech = SentSpeech(EndpointSettings(), endpointing=False)
+    for _ in range(50_000):
+        speech.put(b"\0\0", last=False)
+        speech.put(b"", last=False)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 500_000
 
 
 def test_no_more_is_kept_than_an_utterance_may_have() -> None:

@@ -205,6 +205,36 @@ def test_a_connection_that_was_made_in_time_subscribes_to_nothing_afterwards(hou
     house.run(scenario)
 
 
+@pytest.mark.parametrize("how", ["another right", "no file"])
+def test_a_right_that_came_and_went_between_two_looks_at_the_list_is_lost(house: House, how: str) -> None:
+    house.client("other", Right.SPEAK)
+    path = house.keys / keys.CLIENTS / "eyes.toml"
+
+    async def scenario(backend: Backend) -> None:
+        pair = house.client("eyes", Right.OBSERVE, Right.LISTEN)
+        with (
+            Distant(house, Place.EVENTS, pair, kind=zmq.SUB) as eyes,
+            Distant(house, Place.CONTROL, pair) as control,
+            Raw(house.runtime, "command") as local,
+        ):
+            eyes.socket.setsockopt(zmq.SUBSCRIBE, b"run-")
+            assert (await control.asked("status") or {})["type"] == "status"
+            await asyncio.sleep(0.25)
+            local.send(header("ask", {"text": "hello", "stream": False}))
+            assert await asyncio.to_thread(eyes.socket.poll, 3000)  # it does hear
+            if how == "another right":
+                path.write_text(path.read_text().replace('"observe"', '"speak"'))
+            else:
+                path.unlink()
+            await asyncio.sleep(1.3)
+            while eyes.socket.poll(0):
+                eyes.socket.recv_multipart()
+            local.send(header("ask", {"text": "hello", "stream": False}))
+            assert not await asyncio.to_thread(eyes.socket.poll, 500)
+
+    house.run(scenario)
+
+
 def test_what_was_begun_with_a_right_ends_with_it(house: House) -> None:
     """An intent handler is asked without a message of its own."""
     pair = house.client("home", Right.ADMIN, Right.SPEAK)

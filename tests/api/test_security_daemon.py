@@ -57,8 +57,21 @@ def test_our_client_from_the_network_and_a_flood_of_strangers() -> None:
                 assert until(lambda: len(os.listdir(f"/proc/{pid}/fd")) < 150)
         assert place.log().count("from the network refused") == 1
         (place.folder / "config/assistant/keys/clients/phone.toml").unlink()
-        with Client(address=remote(place, port, "phone")) as phone, pytest.raises(NotRunning):
-            phone.ping(timeout_s=0.5)
+        where = remote(place, port, "phone")
+        with Client(address=where) as phone:
+            for silence in (lambda: phone.ping(timeout_s=0.5), phone.events):
+                with pytest.raises(NotRunning) as unanswered:
+                    silence()
+                told = unanswered.value.message
+                assert "socket open" not in told
+                for word in (
+                    f"tcp://127.0.0.1:{port + 1}",
+                    where.public_key,
+                    "list",
+                    "firewall",
+                    f"{port},",
+                ):
+                    assert word in told
         with Client(address=remote(place, port, "boss")) as boss:
             boss.shutdown()
         daemon.wait(5)

@@ -227,3 +227,24 @@ def test_a_client_that_stays_keeps_nothing_of_its_queries(folder: Path) -> None:
         assert len(backend.heard) == 20
 
     serve(folder, scenario)
+
+
+@pytest.mark.parametrize(
+    ("ask", "pcm", "words"),
+    [
+        (wire.Ask(), b"", "neither a `text`, nor PCM frames.*nor `more`"),
+        (wire.Ask(text="hello"), b"\1\2", "it takes one"),
+        (wire.Ask(text="hello", more=True), b"", "it takes one"),
+    ],
+)
+def test_a_question_is_one_text_or_one_recording(folder: Path, ask: wire.Ask, pcm: bytes, words: str) -> None:
+    def talk(client: Client) -> None:
+        with pytest.raises(UsageError, match=words) as caught:
+            list(client.replies(client.ask(ask, pcm)))
+        assert caught.value.code == "bad-message"
+
+    async def scenario(backend: Backend) -> None:
+        await with_client(folder, talk)
+        assert backend.order == []
+
+    serve(folder, scenario)

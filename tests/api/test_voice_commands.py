@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assistant.api.client import Client
-from assistant.errors import UsageError
+from assistant.errors import DeviceError, UsageError
 from tests.api.backend import SpeakingVoice, served
 
 
@@ -54,10 +54,15 @@ def test_without_a_voice_the_way_to_one_is_told(tmp_path: Path) -> None:
 
             def ask() -> None:
                 with Client(tmp_path) as client:
-                    for order in (client.listen, lambda: client.mute(True), lambda: client.volume(1)):
-                        with pytest.raises(UsageError, match=r"audio\.enabled") as caught:
+                    for order in (
+                        client.listen,
+                        lambda: client.say("hello"),
+                        lambda: client.mute(True),
+                        lambda: client.volume(1),
+                    ):
+                        with pytest.raises(DeviceError, match=r"audio\.enabled") as caught:
                             order()
-                        assert caught.value.code == "no-voice"
+                        assert (caught.value.code, caught.value.exit_code) == ("no-voice", 7)
 
             await asyncio.to_thread(ask)
 

@@ -92,7 +92,11 @@ def test_the_smallest_command_has_defaults_for_everything_else() -> None:
         ([header(data={"text": "a", "urgency": None})], "bad-message", "urgency"),
         ([header(type="load", data={"stage": "llm", "keep_alive_s": 1e300})], "bad-message", "keep_alive_s"),
         ([header(data=[])], "bad-message", "object"),
-        ([header(type="load", data={"stage": "kaldi"})], "bad-message", "kaldi"),
+        (
+            [header(type="load", data={"stage": "kaldi"})],
+            "unknown-stage",
+            "is no stage; there are asr, intent, llm, tts",
+        ),
         ([header(type="load", data={})], "bad-message", "stage"),
         ([b'{"v":1,"id":"a","type":"ask","data":{"text":"\xff"}}'], "bad-message", "UTF-8"),
         ([b'{"v":1,"id":"a","type":"ask","data":' + b"[" * 30_000 + b"]" * 30_000 + b"}"], "bad-message", ""),

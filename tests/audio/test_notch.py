@@ -22,9 +22,8 @@ from assistant.model_store.store import ModelInfo
 from assistant.stages.asr_whisper import WhisperAsr
 from tests.audio.rooms import Sound, in_room, s16, samples, with_room_around
 from tests.speech_corpus import clip_pcm
-from tests.stages.asr_engines import CASES
+from tests.stages.asr_engines import whisper
 
-CASE = next(case for case in CASES if case.engine == "whisper")
 COMMANDS = (
     "cmd_lock_the_front_door.wav",
     "cmd_run_party_time.wav",
@@ -151,11 +150,8 @@ def highest_score(word: str, pcm: bytes) -> float:
 
 @pytest.fixture(scope="module")
 def engine(model: Callable[[str], ModelInfo], tmp_path_factory: pytest.TempPathFactory) -> Iterator[WhisperAsr]:
-    engine = CASE.build(model(CASE.model).path, tmp_path_factory.mktemp("cache"))
-    assert isinstance(engine, WhisperAsr)
-    engine.load()
-    yield engine
-    engine.close()
+    with whisper(model, tmp_path_factory.mktemp("cache")) as engine:
+        yield engine
 
 
 def heard(engine: WhisperAsr, pcm: bytes) -> list[str]:

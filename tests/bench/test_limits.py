@@ -69,7 +69,7 @@ def told(*evicted_for: str) -> mix.Told:
     [
         ([], 0),
         ([(), ("keep-alive", "keep-alive")], 0),
-        ([("leak",)], 0),
+        ([("leak",), ("command", "replaced")], 0),
         ([("llm", "keep-alive"), (), ("llm+tts", "budget")], 3),
     ],
 )

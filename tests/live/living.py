@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -14,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assistant import paths
+from assistant.api.client import Client
 from assistant.audio import vad
 from assistant.audio.formats import read_audio
 from assistant.bench.daemons import OwnDaemon
+from assistant.bench.observer import descendants
 from assistant.messages import ASR_RATE, AsrRequest, Transcript
 from assistant.messages_status import Status
 from assistant.model_store.store import ModelStore
@@ -59,6 +62,13 @@ class Living:
             time.sleep(0.05)
         return [json.loads(path.read_text()) for path in found]
 
+    def process_of(self, name: str) -> int:
+        """The one of its processes that has this name; the daemons of others may run beside it."""
+        (found,) = [
+            pid for pid in descendants(self.daemon.pid) if Path(f"/proc/{pid}/comm").read_text("utf-8").strip() == name
+        ]
+        return found
+
     # --- what it hears ----------------------------------------------------------------------------------------------
     @contextlib.contextmanager
     def speaking(self, pcm: bytes) -> Iterator[None]:
@@ -70,6 +80,31 @@ class Living:
             playing.stop()
 
     # --- what it says -----------------------------------------------------------------------------------------------
+    @contextlib.contextmanager
+    def saying(self, text: str) -> Iterator[Callable[[float], str]]:
+        """It is told to say this, by somebody who waits for the end; behind the block, too. Ask for that, which has to
+        come within so many seconds: the name of the error, "" when all of it was heard."""
+        failed: list[Exception] = []
+
+        def say() -> None:
+            with Client(self.daemon.folder) as client:
+                try:
+                    client.say(text)
+                except Exception as error:  # noqa: BLE001 - its name is told
+                    failed.append(error)
+
+        def ended(within_s: float) -> str:
+            thread.join(within_s)
+            assert not thread.is_alive(), f"it still speaks\n{self.daemon.log}"
+            return type(failed[0]).__name__ if failed else ""
+
+        thread = threading.Thread(target=say, daemon=True)
+        thread.start()
+        try:
+            yield ended
+        finally:
+            thread.join(PATIENCE_S)
+
     @contextlib.contextmanager
     def heard(self) -> Iterator[Callable[[], str]]:
         """The words that come out of the speaker inside the block; ask for them behind it."""

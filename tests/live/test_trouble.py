@@ -6,15 +6,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from assistant.api import wire
-from assistant.api.client import Client
 from assistant.errors import BusyNow, DeviceError
 from tests.live.living import Living, living, recording, room, spoken, words_of
 from tests.sound import SoundSystem
@@ -98,27 +95,16 @@ def test_our_own_voice_does_not_wake_us_and_a_user_over_it_does(tmp_path: Path) 
         assert status.voice is not None
         assert (status.voice.wakes, status.state) == (0, "idle")
 
-        failed: list[Exception] = []
-
-        def say() -> None:
-            with Client(one.daemon.folder) as client:
-                try:
-                    client.say(STORY)
-                except Exception as error:  # noqa: BLE001 - looked at below
-                    failed.append(error)
-
-        speaking = threading.Thread(target=say)
-        speaking.start()
-        one.until_state("responding")
-        with pytest.raises(BusyNow):
-            one.daemon.client.say("me too")
-        time.sleep(1)
-        # as loud as what an echo canceller leaves of us
-        with one.sound.loop_back(0.05), one.speaking(said()):
-            one.until_woken(1)
-            speaking.join(5)
-            assert [type(error).__name__ for error in failed] == ["Cancelled"]
-            one.until_state("idle")
+        with one.saying(STORY) as ended:
+            one.until_state("responding")
+            with pytest.raises(BusyNow):
+                one.daemon.client.say("me too")
+            time.sleep(1)
+            # as loud as what an echo canceller leaves of us
+            with one.sound.loop_back(0.05), one.speaking(said()):
+                one.until_woken(1)
+                assert ended(5) == "Cancelled"
+                one.until_state("idle")
 
 
 def test_nobody_is_heard_while_it_is_muted(tmp_path: Path) -> None:
@@ -169,27 +155,15 @@ def test_it_ends_in_time_with_a_worker_that_stands_still(tmp_path: Path) -> None
 
 def test_stop_ends_an_announcement_and_a_new_audio_process_hears_at_once(tmp_path: Path) -> None:
     with living(tmp_path) as one:
-        failed: list[Exception] = []
-
-        def say() -> None:
-            with Client(one.daemon.folder) as client:
-                try:
-                    client.say(STORY)
-                except Exception as error:  # noqa: BLE001 - looked at below
-                    failed.append(error)
-
-        speaking = threading.Thread(target=say)
-        speaking.start()
-        one.until_state("responding")
-        time.sleep(1.5)
-        one.sound.play(recording("cmd_stop.wav") + room(1))
-        speaking.join(6)
-        assert [type(error).__name__ for error in failed] == ["Cancelled"]
+        with one.saying(STORY) as ended:
+            one.until_state("responding")
+            time.sleep(1.5)
+            one.sound.play(recording("cmd_stop.wav") + room(1))
+            assert ended(6) == "Cancelled"
 
         one.sound.play(said())
         one.until_state("responding")
-        ears = int(subprocess.run(["pgrep", "-n", "-x", "assistant-audio"], capture_output=True, check=True).stdout)
-        os.kill(ears, signal.SIGKILL)
+        os.kill(one.process_of("assistant-audio"), signal.SIGKILL)
         one.until(lambda status: status.voice is not None and status.voice.restarts == 1)
         one.until(lambda status: status.voice is not None and status.voice.input.state == "ok")
         one.sound.play(said())

@@ -44,6 +44,18 @@ def test_an_idle_stage_stays_for_its_keep_alive(
     run(test)
 
 
+def test_an_unload_by_command_is_told_as_every_other_end_once(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with room(tmp_path) as one:
+            await one.use(one.part("llm", 100))
+            assert all(await asyncio.gather(one.memory.unload("llm"), one.memory.unload("llm")))
+            assert one.evicted() == [("llm", "command")]
+            assert not await one.memory.unload("llm")
+            assert len(one.evicted()) == 1
+
+    run(test)
+
+
 def test_a_use_starts_the_keep_alive_anew_and_nothing_ends_while_it_works(tmp_path: Path) -> None:
     async def test() -> None:
         async with room(tmp_path) as one:

@@ -21,6 +21,7 @@ def test_another_model_of_a_stage_takes_its_place(tmp_path: Path) -> None:
             (row,) = one.ledger().rows
             assert (row.model, row.pid) == ("small", small.pid)
             assert large.pid == 0
+            assert one.evicted() == [("llm", "replaced")]
 
     run(test)
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
+from assistant.model_store.store import ModelInfo
 from assistant.stages.asr_vosk import VoskAsr
 from assistant.stages.asr_whisper import WhisperAsr
 from assistant.stages.base import EngineConfig
@@ -33,6 +36,18 @@ CASES = [
     AsrCase("whisper", "whisper-tiny.en", "cmd_r3_what_time_is_it.wav", "what time is it", "model.bin"),
     AsrCase("vosk", "vosk-ko", "lang_ko_multi_keywords.wav", "컴퓨터 빅스비", "am/final.mdl"),
 ]
+
+
+@contextmanager
+def whisper(model: Callable[[str], ModelInfo], cache_dir: Path) -> Iterator[WhisperAsr]:
+    """Loaded; closed behind it. `model`: the fixture of that name."""
+    case = next(case for case in CASES if case.engine == "whisper")
+    engine = case.build(model(case.model).path, cache_dir)
+    assert isinstance(engine, WhisperAsr)
+    engine.load()
+    yield engine
+    engine.close()
+
 
 _CHILD = """
 import sys

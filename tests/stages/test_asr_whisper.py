@@ -18,10 +18,9 @@ from assistant.model_store.store import ModelInfo
 from assistant.stages.asr_whisper import MAX_PIECE_S, MIN_PIECE_S, WhisperAsr, pieces_of, window_seconds
 from assistant.stages.base import EngineConfig
 from tests.speech_corpus import SYNTHETIC, clip_pcm, to_pcm
-from tests.stages.asr_engines import CASES
+from tests.stages.asr_engines import whisper
 
 RATE = 16_000
-CASE = next(case for case in CASES if case.engine == "whisper")
 
 
 # --- cutting, without a model ---------------------------------------------------------------------------------------
@@ -63,11 +62,8 @@ def test_unknown_options_are_refused(tmp_path: Path) -> None:
 # --- with real weights ----------------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def engine(model: Callable[[str], ModelInfo], tmp_path_factory: pytest.TempPathFactory) -> Iterator[WhisperAsr]:
-    engine = CASE.build(model(CASE.model).path, tmp_path_factory.mktemp("cache"))
-    assert isinstance(engine, WhisperAsr)
-    engine.load()
-    yield engine
-    engine.close()
+    with whisper(model, tmp_path_factory.mktemp("cache")) as engine:
+        yield engine
 
 
 @pytest.fixture(scope="module")

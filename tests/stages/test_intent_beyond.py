@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from assistant.api.handlers import MOST_LETTERS
+from assistant.memory_orchestrator.estimate import estimate
 from assistant.messages import IntentMatch, IntentRequest
 from assistant.stages.base import EngineConfig
 from assistant.stages.intent_templates import TemplateIntent
@@ -26,6 +30,38 @@ def made(**options: object) -> TemplateIntent:
 def ask(engine: TemplateIntent, text: str) -> IntentMatch:
     (match,) = engine.run(IntentRequest(text=text))
     return match
+
+
+_AS_MANY_AS_MAY_BE = """
+import random, sys
+from pathlib import Path
+import home_assistant_intents
+from assistant import paths
+from assistant.messages import IntentRequest
+from assistant.nlu.vocabulary import INTENTS
+from assistant.stages.base import EngineConfig
+from assistant.stages.intent_classifier import ClassifierIntent
+random.seed(1)
+letters, length = int(sys.argv[1]), int(sys.argv[2])
+names = ["".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=length)) for _ in range(letters // length)]
+intents = sorted({*INTENTS, *home_assistant_intents.get_intents("en")["intents"]})
+options = {"language": "en", "intents": intents, "names": {"name": names}}
+folder = paths.data_file("intents-en")
+engine = ClassifierIntent(EngineConfig(model="en", model_dir=folder, cache_dir=Path("/"), threads=1, options=options))
+engine.load()
+assert next(engine.run(IntentRequest(text=f"turn on {names[-1]}"))).slots == {"name": names[-1]}
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("RssAnon")))
+"""
+
+
+@pytest.mark.parametrize("length", [64, 13])
+def test_as_many_names_as_are_taken_stay_within_what_the_stage_is_promised(length: int) -> None:
+    """All intents of the language; names without a beginning in common, which take most."""
+    ran = subprocess.run(
+        [sys.executable, "-c", _AS_MANY_AS_MAY_BE, str(MOST_LETTERS), str(length)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert int(ran.stdout) * 1024 <= estimate("intent", "classifier", 0).anon
 
 
 @pytest.fixture(scope="module")

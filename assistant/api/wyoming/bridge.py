@@ -18,13 +18,14 @@ from typing import Any, Self
 from wyoming.info import Info
 
 from assistant import __version__
-from assistant.api.loopback import checked_loopback, tcp_listener, unix_listener
+from assistant.api.loopback import checked_loopback, closed, tcp_listener, unix_listener
 from assistant.api.queries import Queries
 from assistant.api.wyoming.backend import Backend
 from assistant.api.wyoming.describing import described
 from assistant.api.wyoming.framing import MAX_LINE_BYTES
 from assistant.api.wyoming.session import IDLE_S, Session, refuse
 from assistant.api.wyoming.sound import Room
+from assistant.api.wyoming.wishes import Wishes
 from assistant.errors import BusyNow, ConfigError
 
 log = logging.getLogger(__name__)
@@ -38,12 +39,20 @@ class Bridge:
     """`async with Bridge(assistant, server.queries, "tcp://127.0.0.1:10700")`: clients are served inside."""
 
     def __init__(
-        self, backend: Backend, queries: Queries, uri: str, *, max_clients: int = MAX_CLIENTS, idle_s: float = IDLE_S
+        self,
+        backend: Backend,
+        queries: Queries,
+        uri: str,
+        *,
+        max_clients: int = MAX_CLIENTS,
+        idle_s: float = IDLE_S,
+        room: Room | None = None,
     ) -> None:
-        """`queries`: the line in which questions wait."""
+        """`queries`: the line in which questions wait. `room`: what all recordings have together."""
         self._backend, self._queries, self._uri = backend, queries, uri
         self._max_clients, self._idle_s = max_clients, idle_s
-        self._room = Room()
+        self._room = room or Room()
+        self._wishes = Wishes(backend.services.programs)
         self._sessions: dict[asyncio.Task[Any], Session] = {}
         self._server: asyncio.Server | None = None
         self._path: Path | None = None
@@ -63,12 +72,7 @@ class Bridge:
     ) -> None:
         """Ends the work of all clients."""
         assert self._server is not None
-        self._server.close()
-        tasks = list(self._sessions)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._server.wait_closed()
+        await closed(self._server, self._sessions)
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
@@ -90,7 +94,9 @@ class Bridge:
             if len(self._sessions) >= self._max_clients:
                 await refuse(writer, BusyNow(f"{self._max_clients} clients are served already", retry_after_ms=1000))
                 return
-            session = Session(self._backend, self._queries, self._info, self._room, reader, writer, self._idle_s)
+            session = Session(
+                self._backend, self._queries, self._info, self._room, self._wishes, reader, writer, self._idle_s
+            )
             self._sessions[task] = session
             with contextlib.suppress(asyncio.CancelledError):  # the bridge closes, and asyncio would complain of it
                 await session.run()
@@ -101,10 +107,18 @@ class Bridge:
 
 def listener_of(uri: str) -> tuple[socket.socket, Path | None]:
     """The socket, and its path if it has one. Raises `ConfigError`."""
+    where = checked_uri(uri)
+    if isinstance(where, Path):
+        return unix_listener(where, _KEY), where
+    return tcp_listener(*where, _KEY), None
+
+
+def checked_uri(uri: str) -> Path | tuple[str, int]:
+    """The path, or address and port, of `wyoming.uri`. Raises `ConfigError` for what others can reach."""
     kind, _, rest = uri.partition("://")
     if kind == "unix" and rest.startswith("/"):
-        return unix_listener(Path(rest), _KEY), Path(rest)
+        return Path(rest)
     address, _, port = rest.rpartition(":")
     if kind == "tcp" and address and port.isdecimal():
-        return tcp_listener(checked_loopback(address.strip("[]"), _KEY, _WHY), int(port), _KEY), None
+        return checked_loopback(address.strip("[]"), _KEY, _WHY), int(port)
     raise ConfigError(f"{_KEY} is {uri!r}; write tcp://127.0.0.1:10700 or unix:///path/of/a/socket")

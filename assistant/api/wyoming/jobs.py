@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 from wyoming.asr import Transcript, TranscriptChunk, TranscriptStart, TranscriptStop
@@ -100,7 +100,23 @@ async def recognise(services: Services, text: str, context: Any, send: Send) -> 
 
 
 async def ask(queries: Queries, client: Hashable, text: str, context: Any, send: Send) -> None:
-    """A question, answered by a local command or the LLM, in the conversation that the context names, if it does."""
+    """A question, answered by a local command or the LLM, in the conversation that the context names, if it does. Tells
+    why it is not handled before it raises an error, whatever it is."""
+    async with not_handled(context, send):
+        await _answered(queries, client, text, context, send)
+
+
+@asynccontextmanager
+async def not_handled(context: Any, send: Send) -> AsyncIterator[None]:
+    """Tells a client, which waits for an answer to its question, why there is none."""
+    try:
+        yield
+    except AssistantError as error:
+        await send(NotHandled(text=error.message, context=context))
+        raise
+
+
+async def _answered(queries: Queries, client: Hashable, text: str, context: Any, send: Send) -> None:
     told = False
     async with aclosing(replies_of(queries, text, _conversation(context), client)) as replies:
         async for reply in replies:
@@ -117,7 +133,6 @@ async def ask(queries: Queries, client: Hashable, text: str, context: Any, send:
                     await send(Handled(text=reply.reply, context=context))
                     await send(HandledStop())
                 case wire.Report(error=ErrorReport() as error) | (wire.Failure() as error):
-                    await send(NotHandled(text=error.message, context=context))
                     raise AssistantError(error.message, code=error.code)
 
 

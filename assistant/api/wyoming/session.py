@@ -22,6 +22,7 @@ from assistant.api.queries import Queries
 from assistant.api.wyoming import jobs, sound
 from assistant.api.wyoming.backend import Backend
 from assistant.api.wyoming.framing import field, read_event
+from assistant.api.wyoming.wishes import Wishes
 from assistant.errors import AssistantError, BusyNow, Cancelled, UsageError
 from assistant.messages import Stage
 
@@ -43,12 +44,13 @@ class Session:
         queries: Queries,
         info: Callable[[], Info],
         room: sound.Room,
+        wishes: Wishes,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         idle_s: float = IDLE_S,
     ) -> None:
         self._backend, self._queries = backend, queries
-        self._info, self._room = info, room
+        self._info, self._room, self._wishes = info, room, wishes
         self._reader, self._writer = reader, writer
         self._idle_s = idle_s
         self._last = self._now()
@@ -111,6 +113,7 @@ class Session:
     async def _take(self, event: Event) -> None:
         """Raises what is wrong with it. Events that nobody knows are dropped, as the protocol wants it."""
         services = self._backend.services
+        self._wishes.look(event)
         match event.type:
             case "describe":
                 await self._send(self._info())
@@ -134,10 +137,9 @@ class Session:
                 text = field(event, "text", str)
                 self._begin(functools.partial(jobs.recognise, services, text, event.data.get("context"), self._send))
             case "transcript":
-                text = field(event, "text", str)
-                self._begin(
-                    functools.partial(jobs.ask, self._queries, self, text, event.data.get("context"), self._send)
-                )
+                text, context = field(event, "text", str), event.data.get("context")
+                async with jobs.not_handled(context, self._send):
+                    self._begin(functools.partial(jobs.ask, self._queries, self, text, context, self._send))
 
     async def _sound(self, event: Event) -> None:
         """Belongs to a `transcribe`, also without one. Whoever only wants to hear of wake words sends it in vain: they

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.client import AsyncClient
 from wyoming.event import Event, Eventable
 
@@ -18,6 +19,8 @@ from assistant.services import Services
 from tests.api.backend import SpeakingVoice
 from tests.house import House
 from tests.housekept import housekept
+
+OURS = {"rate": 16_000, "width": 2, "channels": 1}
 
 
 class Home(House):
@@ -55,6 +58,13 @@ async def home(
             one.told.listeners.append(one.bridge.follow)
             yield one
         await one.queries.close()
+
+
+def sound_of(pcm: bytes, **format: int) -> list[Any]:
+    """As Home Assistant sends it: in pieces of a tenth of a second."""
+    size = format["rate"] // 10 * format["width"] * format["channels"]
+    pieces = [AudioChunk(**format, audio=pcm[at : at + size]) for at in range(0, len(pcm), size)]
+    return [AudioStart(**format), *pieces, AudioStop()]
 
 
 async def said(client: AsyncClient, *what: Eventable) -> None:

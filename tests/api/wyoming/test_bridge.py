@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import stat
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from wyoming.asr import Transcribe, Transcript
-from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
 from wyoming.event import Event
 from wyoming.info import Describe, Info
@@ -20,19 +18,11 @@ from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, Synthesize
 from wyoming.wake import Detect, Detection
 
 from assistant.errors import ConfigError
-from tests.api.wyoming.homes import heard, home, said, until
+from tests.api.wyoming.homes import OURS, heard, home, said, sound_of, until
 from tests.speech_corpus import clip_pcm
 from tests.talkers import RATE, STORY
 
 WORDS = "cmd_hello_gemini.wav"
-OURS = {"rate": 16_000, "width": 2, "channels": 1}
-
-
-def sound_of(pcm: bytes, **format: int) -> list[Any]:
-    """As Home Assistant sends it: in pieces of a tenth of a second."""
-    size = format["rate"] // 10 * format["width"] * format["channels"]
-    pieces = [AudioChunk(**format, audio=pcm[at : at + size]) for at in range(0, len(pcm), size)]
-    return [AudioStart(**format), *pieces, AudioStop()]
 
 
 def kinds(events: list[Event]) -> list[str]:
@@ -153,12 +143,17 @@ def test_a_question_is_answered_and_remembered(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_what_fails_is_told_with_its_code_and_ends_the_connection(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "code"), [("fail", "engine-failed"), (" ", "text-empty"), ("x" * 9000, "text-too-long")]
+)
+def test_what_fails_is_told_with_its_code_and_ends_the_connection(tmp_path: Path, text: str, code: str) -> None:
     async def run() -> None:
         async with home(tmp_path) as one, one.client() as client:
-            await said(client, Transcript(text="fail"))
+            context = {"conversation_id": "01ABC"}
+            await said(client, Transcript(text=text, context=context))
             *_, refused, error = await heard(client, "")
-            assert (refused.type, Error.from_event(error).code) == ("not-handled", "engine-failed")
+            assert (refused.type, refused.data["context"]) == ("not-handled", context)
+            assert (Error.from_event(error).code, refused.data["text"]) == (code, Error.from_event(error).text)
             async with one.client() as another:  # the others are served
                 await said(another, Transcript(text="what time is it"))
                 assert kinds(await heard(another, "handled"))[-1] == "handled"
@@ -208,7 +203,8 @@ def test_clients_and_requests_are_few(tmp_path: Path) -> None:
             async with one.client() as another:
                 assert [(event.type, event.data["code"]) for event in await heard(another, "")] == [("error", "busy")]
             await said(client, *[Transcript(text="tell me")] * 6)
-            assert (await heard(client, ""))[-1].data["code"] == "busy"
+            *_, refused, error = await heard(client, "")
+            assert (refused.type, error.data["code"]) == ("not-handled", "busy")
 
     asyncio.run(run())
 

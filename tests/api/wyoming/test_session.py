@@ -1,0 +1,27 @@
+"""One client: what it holds is given back, however it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from assistant.api.wyoming.sound import Room
+from tests.api.wyoming.homes import OURS, heard, home, said, sound_of, until
+
+
+def test_whoever_leaves_in_the_middle_of_a_recording_gives_its_room_back(tmp_path: Path) -> None:
+    pcm, room = bytes(32_000), Room(most=40_000)  # for one of them at a time
+
+    async def run() -> None:
+        async with home(tmp_path, bridge={"room": room}) as one:
+            for _ in range(2):
+                async with one.client() as client:
+                    await said(client, *sound_of(pcm, **OURS)[:-1])  # no end of it
+                    assert await until(lambda: room.held == len(pcm))
+                    async with one.client() as another:
+                        await said(another, *sound_of(pcm, **OURS))
+                        assert (await heard(another, "error"))[-1].data["code"] == "busy"
+                    assert room.held == len(pcm), "whoever was refused gave back what it held, and no more"
+                assert await until(lambda: room.held == 0)
+
+    asyncio.run(run())

@@ -1,0 +1,68 @@
+"""`say`, `listen`, `mute` and `volume` as a user runs them, at a server with a scripted voice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from assistant.messages_status import DeviceStatus
+from tests.api.backend import Backend, SpeakingVoice, served
+from tests.api.daemon_process import Place
+
+LOST = DeviceStatus(state="lost", message="no microphone was found; plug one in")
+
+
+def beside(scenario: Callable[[Place, Backend], None]) -> None:
+    async def run(place: Place) -> None:
+        async with served(place.runtime) as backend:
+            await asyncio.to_thread(scenario, place, backend)
+
+    with Place() as place:
+        asyncio.run(run(place))
+
+
+def test_a_daemon_without_a_voice_has_no_microphone_and_no_speaker() -> None:
+    def scenario(place: Place, backend: Backend) -> None:
+        assert backend.voice is None
+        for verb in (["say", "hello"], ["listen"], ["mute"], ["volume", "50"]):
+            told = place.run(*verb, code=7).stderr
+            assert "audio.enabled = true" in told
+            assert "--out" not in told
+
+    beside(scenario)
+
+
+def test_a_question_without_a_speaker_is_told_what_else_there_is() -> None:
+    with Place() as place:
+        place.environ |= {"ASSISTANT_AUDIO_ENABLED": "true", "ASSISTANT_AUDIO_OUTPUT": "nothing of the kind"}
+        assert "or say --out FILE.wav for a file" in place.run("ask", "what time is it", code=7).stderr
+
+
+def test_an_open_and_a_closed_microphone_are_told() -> None:
+    def scenario(place: Place, backend: Backend) -> None:
+        backend.speaking = SpeakingVoice()
+        assert place.run("mute").stdout == "the microphone is closed\n"
+        assert place.run("mute", "off").stdout == "the microphone is open\n"
+
+    beside(scenario)
+
+
+@pytest.mark.timeout(30)
+def test_a_microphone_that_is_missing_is_told_when_it_is_to_open() -> None:
+    class Late(SpeakingVoice):
+        """It takes a while until the audio process knows."""
+
+        def mute(self, on: bool) -> None:
+            super().mute(on)
+            self.microphone = DeviceStatus(state="off")
+            asyncio.get_running_loop().call_later(0.3, setattr, self, "microphone", LOST)
+
+    def scenario(place: Place, backend: Backend) -> None:
+        backend.speaking = Late()
+        told = place.run("mute", "off").stdout
+        assert "there is none now: no microphone was found" in told
+        assert place.json("mute", "off")["input"]["state"] == "lost"
+
+    beside(scenario)
