@@ -21,7 +21,10 @@ import msgspec
 
 from assistant import config as settings
 from assistant import paths
+from assistant.bench import intents_speech
 from assistant.bench.output import say, say_aside, say_error
+from assistant.bench.wer import SPEECH_HELP
+from assistant.config import Config
 from assistant.config_sections import House, Intent
 from assistant.daemon_stages import stage_spec
 from assistant.errors import AssistantError, UsageError
@@ -54,13 +57,14 @@ class StageFigures(msgspec.Struct, frozen=True):
     file_mib: float
 
 
-class Report(msgspec.Struct, frozen=True):
+class Report(msgspec.Struct, frozen=True, omit_defaults=True):
     templates: dict[str, float]
     paraphrases: dict[str, float]
     ood: dict[str, float]
     latency_ms: Latency
     stage: StageFigures
     engine: str
+    speech: dict[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +164,8 @@ async def _stage(spec: StageSpec, runs: int = 5) -> StageFigures:
     return StageFigures(round(statistics.median(ready), 1), round(usage.anon / MIB, 1), round(usage.file / MIB, 1))
 
 
-def _engine(spec: StageSpec) -> Any:
+def loaded(spec: StageSpec) -> Any:
+    """Its engine in this process."""
     module, _, name = engine_path(spec.stage, spec.engine).partition(":")
     engine = getattr(importlib.import_module(module), name)(spec.engine_config(spec.threads))
     engine.load()
@@ -172,6 +177,35 @@ def _p50(seen: Sequence[Seen], source: str) -> float:
     return round(statistics.median(times), 2) if times else 0.0
 
 
+def spec_of(config: Config, house: House, engine: str = "") -> StageSpec:
+    """Of the English intent stage."""
+    intent = msgspec.structs.replace(config.stages.intent, engine=engine or Intent().engine, language="en")
+    stages = msgspec.structs.replace(config.stages, intent=intent)
+    return stage_spec(Stage.INTENT, msgspec.structs.replace(config, house=house, stages=stages), ModelStore.default())
+
+
+def house_of(folder: Path, *more: str) -> House:
+    """Of the labelled sentences; `more`: files beside its own that add to it."""
+    house = msgspec.toml.decode((folder / "house.toml").read_bytes(), type=House)
+    for name in more:
+        added = msgspec.toml.decode((folder / name).read_bytes(), type=House)
+        house = msgspec.structs.replace(house, names=(*house.names, *added.names), areas=(*house.areas, *added.areas))
+    return house
+
+
+def by_ear(recordings: Path, engine: str | None = None) -> list[intents_speech.Spoken]:
+    """The recordings of `speech.tsv` that are in the folder. Raises `UsageError`, `ConfigError`, `ModelError`."""
+    folder, config = (paths.checkout() or Path()) / SET, settings.load()
+    meant = [intents_speech.Meant(one.text, one.intent, one.slots or {}) for one in read_lines(folder / "speech.tsv")]
+    asr = loaded(stage_spec(Stage.ASR, config, ModelStore.default()))
+    try:
+        return intents_speech.spoken(
+            recordings, meant, asr, loaded(spec_of(config, house_of(folder, "speech.toml"), engine or ""))
+        )
+    finally:
+        asr.close()
+
+
 def run(file: Path | None, engine: str | None) -> tuple[Report, list[Seen]]:
     """Raises `UsageError`, `ConfigError`, `ModelError`."""
     checkout = paths.checkout()
@@ -180,22 +214,17 @@ def run(file: Path | None, engine: str | None) -> tuple[Report, list[Seen]]:
     if file is None and not ours:
         raise UsageError(f"the labelled sentences are part of a checkout ({SET}); name a file of yours with --file")
     config = settings.load()
-    house = config.house
-    if folder is not None and ours:
-        house = msgspec.toml.decode((folder / "house.toml").read_bytes(), type=House)
-    intent = msgspec.structs.replace(config.stages.intent, engine=engine or Intent().engine, language="en")
-    stages = msgspec.structs.replace(config.stages, intent=intent)
-    spec = stage_spec(Stage.INTENT, msgspec.structs.replace(config, house=house, stages=stages), ModelStore.default())
-    loaded = _engine(spec)
-    exact = measured(read_lines(folder / "templates.tsv"), loaded) if folder is not None and ours else []
-    names = [file] if file is not None else [Path(folder or "", one) for one in FREE]
-    free = measured([line for name in names for line in read_lines(name)], loaded)
-    commands = [one for one in free if one.line.intent != OUT_OF_DOMAIN]
-    others = [one for one in free if one.line.intent == OUT_OF_DOMAIN]
+    spec = spec_of(config, house_of(folder) if folder is not None and ours else config.house, engine or "")
+    one = loaded(spec)
+    exact = measured(read_lines(folder / "templates.tsv"), one) if folder is not None and ours else []
+    names = [file] if file is not None else [Path(folder or "", name) for name in FREE]
+    free = measured([line for name in names for line in read_lines(name)], one)
+    commands = [seen for seen in free if seen.line.intent != OUT_OF_DOMAIN]
+    others = [seen for seen in free if seen.line.intent == OUT_OF_DOMAIN]
     report = Report(
         templates=intent_figures(exact),
         paraphrases=intent_figures(commands),
-        ood={"n": len(others), "false_accept": share(not one.intent for one in others)},
+        ood={"n": len(others), "false_accept": share(not seen.intent for seen in others)},
         latency_ms=Latency(_p50(exact, "template"), _p50(free, "classifier")),
         stage=asyncio.run(_stage(spec)),
         engine=spec.engine,
@@ -216,6 +245,12 @@ def table(found: Report) -> str:
         f" {found.latency_ms.classifier_p50:.1f} ms (medians)\n"
         f"the stage: ready in {found.stage.ready_ms:.0f} ms, {found.stage.anon_mib:.1f} MiB anonymous,"
         f" {found.stage.file_mib:.1f} MiB of files"
+        + (
+            f"\nrecordings                  {heard['n']:5.0f}  acted upon as meant {heard['acted']:.1%}"
+            f"; of the {heard['commands']:.0f} commands {heard['commands_acted']:.1%}"
+            if (heard := found.speech)
+            else ""
+        )
     )
 
 
@@ -223,14 +258,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="assistant bench intents", description=__doc__)
     parser.add_argument("--file", type=Path, metavar="F.tsv", help="lines of sentence<TAB>intent; - for no command")
     parser.add_argument("--engine", choices=("classifier", "templates"), help="instead of the configured one")
+    parser.add_argument("--speech", type=Path, nargs="?", metavar="FOLDER", help=f"also recordings: {SPEECH_HELP}",
+                        const=(paths.checkout() or Path()).parent / "shared/speech")  # fmt: skip
     parser.add_argument("--errors", action="store_true", help="print every line that was not understood")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(argv)
     try:
+        spoken = by_ear(given.speech, given.engine) if given.speech is not None else []
         report, seen = run(given.file, given.engine)
     except AssistantError as error:
         return say_error(error, as_json=given.json)
+    if spoken:
+        report = msgspec.structs.replace(report, speech=intents_speech.figures(spoken))
     if given.errors:
+        for recording in spoken:
+            if not recording.acted:
+                say_aside(f"{recording.meant.file}: {recording.text!r}, meant was {recording.meant.intent}")
         for one in seen:
             if not one.slots:
                 say_aside(_mistake(one))
