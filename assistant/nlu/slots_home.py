@@ -15,6 +15,8 @@ _STATES = {
         "bolted": "locked",
     "drawn": "closed",
 }  # fmt: skip
+_ENDED = {"lock": "locked", "unlock": "unlocked", "close": "closed"}
+"""The end of the last word is what recognisers lose first: "is the front door lock"."""
 _DONE = {"turn": {"on": "on", "off": "off"}, "switch": {"on": "on", "off": "off"}, "lock": {"": "locked"},
          "unlock": {"": "unlocked"}, "close": {"": "closed"}, "shut": {"": "closed", "off": "off"},
          "leave": {"on": "on", "open": "open", "unlocked": "unlocked", "running": "on", "off": "off"}}  # fmt: skip
@@ -70,6 +72,8 @@ def _state(words: list[str]) -> str | None:
             for particle, state in _DONE[word].items():
                 if not particle or particle in words[index + 1 :]:
                     return state
+    if not found and words[0] in ("is", "are", "was", "were") and words[-1] in _ENDED:
+        return _ENDED[words[-1]]
     if "or" in words and len(set(found)) > 1:
         return None
     # "is the light on in the bathroom": the state stands behind the thing, "on" elsewhere is a preposition

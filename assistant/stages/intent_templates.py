@@ -148,8 +148,9 @@ def answered(request: IntentRequest, templates: Templates, house: House) -> Inte
 
 
 def refined(match: IntentMatch, house: House, language: str) -> IntentMatch:
-    """With the words that may be anything reduced to what was meant: "some jazz" -> "jazz"."""
-    if match.name is None or match.score >= 1:
+    """With the words that may be anything reduced to what was meant: "some jazz" -> "jazz". The rules for that are
+    English; in other languages the template knows best."""
+    if match.name is None or match.score >= 1 or language.partition("-")[0] != "en":
         return match
     slots = slots_of(match.name, match.text, house, language)
     return msgspec.structs.replace(match, slots=slots) if set(match.slots) <= set(slots) else match

@@ -153,3 +153,11 @@ def test_sentences_of_other_languages(
 @pytest.mark.parametrize("language", PLACES)
 def test_each_language_has_a_few_dozen(language: str) -> None:
     assert sum(one[0] == language for one in SENTENCES) >= 24
+
+
+def test_rules_of_english_leave_the_words_of_other_languages_alone() -> None:
+    engine = made("zh")
+    matches = list(engine.run(IntentRequest(text="播放周杰伦的七里香并告诉我这首歌的创作背景")))
+    assert [match.name for match in matches] == ["HassMediaSearchAndPlay", None]
+    assert matches[0].slots == {"search_query": "周杰伦的七里香"}
+    assert "周杰伦的七里香" in matches[1].text
