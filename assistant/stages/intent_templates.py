@@ -153,7 +153,9 @@ def refined(match: IntentMatch, house: House, language: str) -> IntentMatch:
     if match.name is None or match.score >= 1 or language.partition("-")[0] != "en":
         return match
     slots = slots_of(match.name, match.text, house, language)
-    return msgspec.structs.replace(match, slots=slots) if set(match.slots) <= set(slots) else match
+    # "play some music" looks for nothing, and "play songs by queen" for no song called "s by queen"
+    kept = set(match.slots) - {"search_query", "media_class"}
+    return msgspec.structs.replace(match, slots=slots) if kept <= set(slots) else match
 
 
 def options_of(config: EngineConfig, shape: type[Shape]) -> Shape:

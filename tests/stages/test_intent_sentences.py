@@ -161,3 +161,16 @@ def test_rules_of_english_leave_the_words_of_other_languages_alone() -> None:
     assert [match.name for match in matches] == ["HassMediaSearchAndPlay", None]
     assert matches[0].slots == {"search_query": "周杰伦的七里香"}
     assert "周杰伦的七里香" in matches[1].text
+
+
+@pytest.mark.parametrize(
+    ("text", "slots"),
+    [
+        ("play something", {}),
+        ("play anything in the kitchen", {"area": "kitchen"}),
+        ("play songs by the beatles", {"search_query": "the beatles"}),
+        ("play the album thriller", {"search_query": "thriller", "media_class": "album"}),
+    ],
+)
+def test_only_what_is_looked_for_is_the_search(text: str, slots: dict[str, str]) -> None:
+    assert ask(made(names={"area": ["kitchen"]}), text).slots == slots
