@@ -121,10 +121,22 @@ def requests(text: str, one: One, language: str = "en") -> list[IntentMatch]:
     found = _Cutter(functools.lru_cache(None)(one), words, language).cut(text, MAX_CUTS)
     commands = [part for part in found if part.name]
     questions = [part.text for part in found if not part.name]
+    if not questions and _said_twice(found, whole):
+        return [whole]
     if not commands or not questions:
         return found if commands else [whole]
     asked = (" " if words.spaced else "，").join(questions)
     return [*commands, IntentMatch(name=None, text=_resolved(asked, commands, words))]
+
+
+def _said_twice(found: list[IntentMatch], whole: IntentMatch) -> bool:
+    """A wish and its reason are one request: "it's too dark in here, make it brighter" is done once."""
+    slots: dict[str, str | int | float] = {}
+    for part in found:
+        if part.name != whole.name or any(slots.get(name, value) != value for name, value in part.slots.items()):
+            return False
+        slots |= part.slots
+    return slots == whole.slots and any(part.score < 1 for part in found)
 
 
 class _Cutter:

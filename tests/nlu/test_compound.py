@@ -18,6 +18,10 @@ COMMANDS: dict[str, tuple[str, float, dict[str, str | int | float]]] = {
     "add eggs": ("HassShoppingListAddItem", 0.9, {"item": "eggs"}),
     "set a timer for one hour and thirty minutes": ("HassStartTimer", 1.0, {"hours": 1, "minutes": 30}),
     "set a timer for one hour": ("HassStartTimer", 1.0, {"hours": 1}),
+    "it is dark in the hall, make it brighter": ("HassLightSet", 0.9, {"brightness_step": "up", "area": "hall"}),
+    "it is dark in the hall": ("HassLightSet", 0.9, {"brightness_step": "up", "area": "hall"}),
+    "make it brighter": ("HassLightSet", 0.95, {"brightness_step": "up"}),
+    "next song": ("HassMediaNext", 1.0, {}),
     "thirty minutes": ("HassStartTimer", 0.8, {"minutes": 30}),
     "播放周杰伦的七里香": ("HassMediaSearchAndPlay", 0.9, {"search_query": "周杰伦的七里香"}),
     "아이유 노래 틀어줘": ("HassMediaSearchAndPlay", 0.9, {"search_query": "아이유 노래"}),
@@ -122,3 +126,9 @@ def test_nothing_is_lost(text: str) -> None:
     found = requests(text, one)
     assert found
     assert sum(part.name is None for part in found) <= 1
+
+
+def test_a_wish_with_its_reason_is_done_once_and_what_is_said_plainly_twice_is_done_twice() -> None:
+    assert cut("it is dark in the hall, make it brighter") == ["it is dark in the hall, make it brighter"]
+    assert cut("next song and next song") == ["next song", "next song"]
+    assert cut("it is dark in the hall, turn on the lamp") == ["it is dark in the hall", "turn on the lamp"]
