@@ -36,8 +36,8 @@ def begin(encoder: nn.Module) -> None:
             parametrize.register_parametrization(module, "weight", _Rounded(), unsafe=True)
 
 
-def end(encoder: nn.Module) -> None:
-    """The matrices become what was seen of them."""
+def end(encoder: nn.Module, keep: bool = True) -> None:
+    """The matrices become what was seen of them; without `keep`, what they are in full."""
     for module in list(encoder.modules()):
         if isinstance(module, nn.Linear) and parametrize.is_parametrized(module):
-            parametrize.remove_parametrizations(module, "weight", leave_parametrized=True)
+            parametrize.remove_parametrizations(module, "weight", leave_parametrized=keep)
