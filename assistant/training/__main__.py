@@ -6,7 +6,6 @@ About ten minutes on two cores. What it says goes to stderr; the figures stand i
 from __future__ import annotations
 
 import argparse
-import copy
 import hashlib
 import shutil
 import sys
@@ -82,10 +81,8 @@ def train(given: argparse.Namespace) -> None:
 
 def finish(model: bert.Classifier, sources: Sources, pieces: WordPiece, out: Path) -> None:
     """Converts, measures on what was kept, and writes meta.json."""
-    full = copy.deepcopy(model)
-    bits.end(full.encoder, keep=False)
-    exact = {name: learn.logits(full, lines, pieces) for name, lines in sources.kept.items()}
-    del full
+    with bits.full(model.encoder):
+        exact = {name: learn.logits(model, lines, pieces) for name, lines in sources.kept.items()}
     bits.end(model.encoder)
     export.write_model(model, out)
     export.write_meta(out, 0.0, 1.0, 0.0, {})

@@ -7,6 +7,9 @@ weights that lose little by it. A matrix that is written as it was seen is quant
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
@@ -23,7 +26,11 @@ def rounded(weight: Tensor) -> Tensor:
 
 
 class _Rounded(nn.Module):
+    active = True
+
     def forward(self, weight: Tensor) -> Tensor:
+        if not self.active:
+            return weight
         with torch.no_grad():
             change = rounded(weight) - weight
         return weight + change
@@ -36,8 +43,21 @@ def begin(encoder: nn.Module) -> None:
             parametrize.register_parametrization(module, "weight", _Rounded(), unsafe=True)
 
 
-def end(encoder: nn.Module, keep: bool = True) -> None:
-    """The matrices become what was seen of them; without `keep`, what they are in full."""
+@contextmanager
+def full(encoder: nn.Module) -> Iterator[None]:
+    """Inside, the matrices are seen as they are."""
+    seen = [module for module in encoder.modules() if isinstance(module, _Rounded)]
+    for module in seen:
+        module.active = False
+    try:
+        yield
+    finally:
+        for module in seen:
+            module.active = True
+
+
+def end(encoder: nn.Module) -> None:
+    """The matrices become what was seen of them."""
     for module in list(encoder.modules()):
         if isinstance(module, nn.Linear) and parametrize.is_parametrized(module):
-            parametrize.remove_parametrizations(module, "weight", leave_parametrized=keep)
+            parametrize.remove_parametrizations(module, "weight", leave_parametrized=True)
