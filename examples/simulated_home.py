@@ -1,6 +1,5 @@
-"""What stands in the simulated home of `home.py`, and how it answers: lamps, blinds, doors, heating, music, weather.
-
-Slots and intents are those of Home Assistant's sentences. It talks to nobody: `Home.intents` has what carries them out.
+"""What stands in the simulated home of `home.py`, and how it answers: `Home.intents` has what carries out each intent.
+Intents and slots are those of Home Assistant's sentences. It talks to nobody.
 """
 
 import re
@@ -86,7 +85,7 @@ class Home:
     def find(self, asked: wire.Handle, kind: str = "") -> list[Device]:
         """The devices that are meant, of one kind or of any."""
         name, area, kind = asked.slots.get("name"), asked.slots.get("area"), kind or str(asked.slots.get("domain", ""))
-        if name:
+        if name and name != "all":
             found = [device for device in self.devices if device.name == name]
             if not found:
                 raise LookupError(f"There is no {name} here.")
@@ -95,7 +94,7 @@ class Home:
             return found
         if area and area not in self.areas:
             raise LookupError(f"There is no {area} here.")
-        if not area and not kind:
+        if not area and not kind and not name:
             raise LookupError("I do not know which device you mean.")
         sort = str(asked.slots.get("device_class", ""))  # of covers: "blind", "curtain", "garage"
         opens = sort or (not kind and words_of(asked) & {"open", "close", "shut"})  # "open the garage"
@@ -132,8 +131,8 @@ class Home:
         if len(found) == 1:
             told = are(found)
             return f"{'Yes' if wanted == found[0].state else 'No'}, t{told[1:]}" if wanted in both else told
-        on = [device for device in found if device.level]
-        return are(on) + " Nothing else is." if on else f"All of them are {both[1]}."
+        on = are([device for device in found if device.level])
+        return f"{on} Nothing else is." if on else f"All of them are {both[1]}."
 
     def warm(self, asked: wire.Handle) -> str:
         rooms, degrees = self.rooms(asked), float(asked.slots.get("temperature", 0))
@@ -193,8 +192,9 @@ def between(low: int, value: str | float, high: int) -> int:
 
 
 def are(devices: list[Device]) -> str:
-    """ "The kitchen lamp is on." """
-    if len({str(device) for device in devices}) > 1:
-        return " ".join(are([device]) for device in devices)
-    names = " and the ".join(device.name for device in devices)
-    return f"The {names} {'are' if len(devices) > 1 or names.endswith('s') else 'is'} {devices[0]}."
+    """ "The kitchen lamp is on. The desk lamp and the fan are off." """
+    groups: dict[str, list[str]] = {}
+    for device in devices:
+        groups.setdefault(str(device), []).append(device.name)
+    verbs = {state: "are" if len(names) > 1 or names[0].endswith("s") else "is" for state, names in groups.items()}
+    return " ".join(f"The {' and the '.join(names)} {verbs[state]} {state}." for state, names in groups.items())

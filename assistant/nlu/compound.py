@@ -20,6 +20,7 @@ MAX_CUTS = 4
 _BY_NAME = ("HassTurnOn", "HassTurnOff")
 """Templates know bare names as switching on: "turn off the tv and the heater" has one verb."""
 _ENDS = " ,.;!?，。？！"
+_POINTING = frozenset({"it", "them", "that", "this", "those", "these"})
 
 One = Callable[[str], IntentMatch]
 """What a sentence means by itself."""
@@ -121,7 +122,7 @@ def requests(text: str, one: One, language: str = "en") -> list[IntentMatch]:
     found = _Cutter(functools.lru_cache(None)(one), words, language).cut(text, MAX_CUTS)
     commands = [part for part in found if part.name]
     questions = [part.text for part in found if not part.name]
-    if not questions and _said_twice(found, whole):
+    if not questions and (_said_twice(found, whole) or _points_back(found, whole)):
         return [whole]
     if not commands or not questions:
         return found if commands else [whole]
@@ -137,6 +138,15 @@ def _said_twice(found: list[IntentMatch], whole: IntentMatch) -> bool:
             return False
         slots |= part.slots
     return slots == whole.slots and any(part.score < 1 for part in found)
+
+
+def _points_back(found: list[IntentMatch], whole: IntentMatch) -> bool:
+    """ "We are out of eggs, put them on the list": "them" alone is nothing to put there."""
+    if len(found) != 2 or found[1].name != whole.name:
+        return False
+    return not _POINTING & set(map(str, whole.slots.values())) and bool(
+        _POINTING & set(map(str, found[1].slots.values()))
+    )
 
 
 class _Cutter:

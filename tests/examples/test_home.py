@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.timeout(60)]
 
 DAY: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("could you pop the kitchen light on please", "The kitchen lamp is on.", {"kitchen lamp": "on"}),
-    ("it's a bit dark in the office, put the desk lamp on", "The desk lamp is on.", {"desk lamp": "on"}),
+    ("would you mind putting the desk lamp on", "The desk lamp is on.", {"desk lamp": "on"}),
     ("dim the floor lamp to about thirty percent", "The floor lamp is on at 30 percent.",
      {"floor lamp": "on at 30 percent"}),
     ("a little brighter in the living room", "The floor lamp is on at 50 percent.",
@@ -62,6 +62,10 @@ DAY: tuple[tuple[str, str, dict[str, str]], ...] = (
      {"stereo": "playing blues, volume 35"}),
     ("turn off all the lights", "The kitchen lamp and the floor lamp and the desk lamp and the night light are off.",
      {"floor lamp": "off", "desk lamp": "off"}),
+    ("good night, turn everything off",
+     "The kitchen lamp and the floor lamp and the desk lamp and the night light and the ceiling fan"
+     " and the coffee machine are off. The stereo is paused in blues, volume 35.",
+     {"coffee machine": "off", "stereo": "paused in blues, volume 35"}),
 )  # fmt: skip
 """What is said, what is answered, and all that changes in the home; one after the other."""
 
@@ -72,6 +76,9 @@ CANNOT = (
     ("play some jazz in the kitchen", "There is no player in the kitchen."),
     ("turn the coffee machine red", "The coffee machine is not one of the lights."),
     ("lock the garage door", "The garage door has no lock."),
+    ("turn it on", "I do not know which device you mean."),
+    ("make it two degrees warmer", "The heating can be set to 5 to 30 degrees Celsius."),
+    ("skip this song", "Nothing is playing."),
 )
 
 

@@ -22,6 +22,9 @@ COMMANDS: dict[str, tuple[str, float, dict[str, str | int | float]]] = {
     "it is dark in the hall": ("HassLightSet", 0.9, {"brightness_step": "up", "area": "hall"}),
     "make it brighter": ("HassLightSet", 0.95, {"brightness_step": "up"}),
     "next song": ("HassMediaNext", 1.0, {}),
+    "no eggs are left, add them": ("HassShoppingListAddItem", 0.9, {"item": "eggs"}),
+    "no eggs are left": ("HassShoppingListCompleteItem", 0.9, {"item": "eggs"}),
+    "add them": ("HassShoppingListAddItem", 0.9, {"item": "them"}),
     "thirty minutes": ("HassStartTimer", 0.8, {"minutes": 30}),
     "播放周杰伦的七里香": ("HassMediaSearchAndPlay", 0.9, {"search_query": "周杰伦的七里香"}),
     "아이유 노래 틀어줘": ("HassMediaSearchAndPlay", 0.9, {"search_query": "아이유 노래"}),
@@ -132,3 +135,8 @@ def test_a_wish_with_its_reason_is_done_once_and_what_is_said_plainly_twice_is_d
     assert cut("it is dark in the hall, make it brighter") == ["it is dark in the hall, make it brighter"]
     assert cut("next song and next song") == ["next song", "next song"]
     assert cut("it is dark in the hall, turn on the lamp") == ["it is dark in the hall", "turn on the lamp"]
+
+
+def test_what_only_points_back_is_no_request_of_its_own() -> None:
+    assert cut("no eggs are left, add them") == ["no eggs are left, add them"]
+    assert cut("turn on the lamp and add them") == ["turn on the lamp", "add them"]
