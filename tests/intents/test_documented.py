@@ -61,7 +61,8 @@ def test_a_file_of_the_users_own_does_what_the_page_says(engine: Any) -> None:
         ("feed the kitty a little", "FeedCat", {"portion": "a little"}),
         ("give the cat a lot", "FeedCat", {"portion": "a lot"}),
         ("the dog needs a walk", "WalkDog", {}),
-        ("take the dog out please", "WalkDog", {}),
+        ("take the dog out", "WalkDog", {}),
+        ("can somebody walk the dog", "WalkDog", {}),
     ):
         (match,) = ask(engine, text)
         assert (text, match.name, match.slots) == (text, name, slots)

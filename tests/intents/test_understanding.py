@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from assistant.bench import intents, intents_speech
 from assistant.nlu.vocabulary import INTENTS
 
 HERE = Path(__file__).parent
+TRAINING = HERE.parents[1] / "assistant/training/data"
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(90)]
 
 
@@ -25,6 +27,18 @@ def seen() -> dict[str, list[intents.Seen]]:
         }
     finally:
         engine.close()
+
+
+def plain(text: str) -> str:
+    return " ".join(re.sub(r"[^\w ]", "", text.lower()).split())
+
+
+def unknown(found: list[intents.Seen]) -> list[intents.Seen]:
+    """Without those that the sentences to train with have word for word: "lights out" comes to many minds."""
+    files = [path for path in TRAINING.iterdir() if path.suffix in (".tsv", ".txt")]
+    trained = {plain(row.partition("\t")[0]) for path in files for row in path.read_text("utf-8").splitlines()}
+    assert len(trained) > 5000
+    return [one for one in found if plain(one.line.text) not in trained]
 
 
 def wrong(found: list[intents.Seen]) -> list[str]:
@@ -46,6 +60,15 @@ def test_what_people_say_in_their_own_words(seen: dict[str, list[intents.Seen]])
     assert set(INTENTS) == {one.line.intent for one in found}
     assert figures["intent_acc"] >= 0.95, wrong(found)
     assert figures["slot_acc"] >= 0.90, wrong(found)
+
+
+def test_the_figures_hold_without_what_training_has_word_for_word(seen: dict[str, list[intents.Seen]]) -> None:
+    commands, others = unknown(seen["paraphrases.tsv"]), unknown(seen["out_of_domain.tsv"])
+    figures = intents.intent_figures(commands)
+    assert figures["n"] >= 400
+    assert figures["intent_acc"] >= 0.95, wrong(commands)
+    assert figures["slot_acc"] >= 0.90, wrong(commands)
+    assert sum(not one.intent for one in others) <= 0.02 * len(others), wrong(others)
 
 
 def test_no_intent_is_left_behind(seen: dict[str, list[intents.Seen]]) -> None:
