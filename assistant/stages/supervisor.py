@@ -27,10 +27,11 @@ from assistant.stages import kv_files
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.feeding import Recording, recorded
 from assistant.stages.fork_client import ForkServer
-from assistant.stages.lifecycle import OVER_MEMORY, WorkerState
+from assistant.stages.lifecycle import OVER_MEMORY, Rung, WorkerState
 from assistant.stages.placement import Placement
 from assistant.stages.process import Worker
 from assistant.stages.registry import engine_path
+from assistant.tasks import uninterrupted
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +116,8 @@ class Supervisor:
         self._emit = emit
         self._relief = relief
         self._worker: Worker | None = None
+        self._ends: set[asyncio.Task[Rung]] = set()
+        """Of workers that nobody uses any more, as long as they last."""
         self._at_work = asyncio.Lock()
 
     # --- Loadable ---------------------------------------------------------------------------------------------------
@@ -190,14 +193,18 @@ class Supervisor:
             if self._worker is not worker:
                 raise StageError(f"{self.name} was unloaded while it started", stage=self.name)
         except BaseException:
-            self._let_go(worker)
-            await worker.stop()
+            await self._end(worker)
             raise
         self.load_ms += (time.monotonic() - started) * 1000
 
-    def _let_go(self, worker: Worker) -> None:
+    async def _end(self, worker: Worker) -> None:
+        """Of one that failed to start, or is not wanted any more; an `unload` meanwhile waits for the same end."""
         if self._worker is worker:
             self._worker = None
+        end = asyncio.create_task(worker.stop())
+        self._ends.add(end)
+        end.add_done_callback(self._ends.discard)
+        await uninterrupted(end)
 
     async def load(self, *, again: bool = False) -> None:
         """Forks and imports unless `prepare` has; loads. Raises what the engine raised, `StageStartTimeout`, or
@@ -215,8 +222,7 @@ class Supervisor:
             config = self.spec.engine_config(self._threads, distrust_cache=again)
             self._info, _ = await worker.load(config, self.spec.start_deadline_s)
         except BaseException:
-            self._let_go(worker)
-            await worker.stop()
+            await self._end(worker)
             raise
         self.load_ms += (time.monotonic() - started) * 1000
         for note in self._info.notes:
@@ -227,6 +233,7 @@ class Supervisor:
         worker, self._worker = self._worker, None
         if worker is not None:
             await worker.stop()
+        await asyncio.gather(*self._ends, return_exceptions=True)
         if folder := (self.spec.options or {}).get("kv_dir"):
             kv_files.sweep(Path(folder))
 
