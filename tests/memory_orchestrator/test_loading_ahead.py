@@ -84,7 +84,7 @@ def test_it_takes_the_place_of_what_is_needed_later_and_of_nothing_else(tmp_path
             await one.memory.unload("llm")
             with one.memory.journey(["intent", "llm", "tts"]):
                 await one.ahead(llm)
-                assert one.evicted() == [("tts", "llm")]
+                assert one.evicted() == [("llm", "command"), ("tts", "llm")]
                 assert one.states() == {"intent": RowState.IDLE, "llm": RowState.IDLE}
                 await one.memory.unload("llm")
                 one.memory.prefetch(one.part("llm", 350, model="larger"))
