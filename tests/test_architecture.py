@@ -21,6 +21,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "paths": (),
     "machine": (),
     "closing": (),
+    "plain_text": (),
     "page_cache": (),
     "tasks": (),
     "notify": (),
@@ -49,7 +50,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
                        "stages.fork_client", "stages.lifecycle", "stages.placement", "tasks"),
     "stages.supervisor": ("errors", "messages", "memory_orchestrator", "page_cache", "stages"),
     # engines and their helpers: below everything that has a process in it
-    "stages": ("errors", "messages", "paths", "sentences", "speech_", "stages", "model_store.choices",
+    "stages": ("errors", "messages", "paths", "plain_text", "sentences", "speech_", "stages", "model_store.choices",
                "model_store.cut_voice", "model_store.derived", "model_store.json_command", "model_store.manifest",
                "model_store.versions", "model_store.vocabulary", "model_store.workspace"),
     "conversation": ("errors", "messages"),
@@ -64,7 +65,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "api.sockets": ("closing", "errors", "paths"),
     "api.live": ("errors", "messages", "query", "audio"),
     "api.wyoming": ("errors", "messages", "query", "api"),
-    "api": ("closing", "errors", "messages", "query", "api", "audio.front_messages"),
+    "api": ("closing", "errors", "messages", "plain_text", "query", "api", "audio.front_messages"),
     # the microphone and the speaker of a daemon: it is handed the assistant that it speaks for
     "voice": ("errors", "messages", "query", "audio", "recordings", "stages.fork_client", "tasks", "voice"),
     "daemon": ("",),

@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from assistant.errors import ConfigError, RemoteFailed
+from assistant.plain_text import plain
 
 POLL_S = 0.05
 """Between two looks for a result, and so the longest that a cancel waits."""
@@ -103,12 +104,13 @@ def options_of(given: Mapping[str, Any], kind: type[_Options], stage: str) -> _O
 
 
 def clean(text: str, most: int, where: Address) -> str:
-    """A server's text as text that every other part can take: what is no Unicode becomes "?", NUL is left out.
+    """A server's text as text that every other part can take: what is no Unicode becomes "?", and what a terminal
+    would obey is left out.
 
     Raises `RemoteFailed` for more than `most` characters."""
     if len(text) > most:
         raise RemoteFailed(f"{where} gave a text of {len(text)} characters", code=GARBAGE)
-    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "")
+    return plain(text.encode("utf-8", "replace").decode("utf-8"))
 
 
 class HasClose(Protocol):

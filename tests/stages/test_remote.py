@@ -46,6 +46,7 @@ def test_what_is_no_address_is_a_config_error_that_names_the_key_and_no_password
 
 def test_text_of_a_server_is_text_for_everybody() -> None:
     assert clean("a\0b\ud800c", 10, NOWHERE) == "ab?c"
+    assert clean("\x1b[31ma\x9b\u202e\tb\n", 20, NOWHERE) == "[31ma\tb\n"
     with pytest.raises(RemoteFailed, match="11 characters"):
         clean("x" * 11, 10, NOWHERE)
 
