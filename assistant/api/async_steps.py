@@ -17,7 +17,7 @@ import zmq.asyncio
 
 from assistant.api import framing, sockets, wire
 from assistant.api.addresses import SEND_S, Address, Local
-from assistant.api.dialogue import Dialogue, Send, Steps, Told, Wait, Walk
+from assistant.api.dialogue import Dialogue, Send, Steps, Told, Wait, Walk, closed
 from assistant.errors import AssistantError
 
 T = TypeVar("T")
@@ -38,6 +38,7 @@ class AsyncSteps:
         self._left: deque[str] = deque(maxlen=_MOST_LEFT)
         """Queries that nobody follows any more, and of which we do not know yet how the daemon calls them."""
         self._broken: AssistantError | None = None
+        self._closed = True
 
     async def __aenter__(self) -> Self:
         """Raises `NotRunning` when nobody listens, `ConfigError` when it may be somebody else who does."""
@@ -46,6 +47,7 @@ class AsyncSteps:
         self._address.check()
         self._dialogue = Dialogue(self._address)
         self._context = zmq.asyncio.Context()
+        self._closed = False
         return self
 
     async def __aexit__(
@@ -55,6 +57,9 @@ class AsyncSteps:
         for reader in self._readers:
             reader.cancel()
         await asyncio.gather(*self._readers, return_exceptions=True)
+        self._closed = True
+        for arrived in self._arrived.values():  # other tasks, which wait for what will not come
+            arrived.set()
         self._context.destroy(linger=0)
 
     # --- steps ------------------------------------------------------------------------------------------------------
@@ -82,6 +87,7 @@ class AsyncSteps:
             case Wait(parent=parent, timeout_s=timeout_s):
                 if (message := self._dialogue.take(parent)) is not None:
                     return message
+                self._check_open()
                 if self._broken is not None:
                     raise self._broken
                 arrived = self._arrived[parent] = asyncio.Event()
@@ -95,7 +101,12 @@ class AsyncSteps:
                 return self._dialogue.take(parent)
         return None
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise closed()
+
     def _socket(self, name: str) -> zmq.asyncio.Socket:
+        self._check_open()
         if name not in self._open:
             socket = self._open[name] = self._context.socket(zmq.DEALER)
             socket.setsockopt(zmq.LINGER, 0)
@@ -128,6 +139,8 @@ class AsyncSteps:
             elif isinstance(message.data, wire.Failure):
                 return self._dialogue.forget(asked)
         self._dialogue.forget(asked)
+        if self._closed:
+            return  # the daemon has seen us go
         if not query_id:
             self._left.append(asked)
             return

@@ -28,6 +28,7 @@ from assistant.api.dialogue import (
     Told,
     Wait,
     Walk,
+    closed,
     ping,
     raised,
 )
@@ -58,12 +59,17 @@ class Client(Closing):
         self._dialogue = Dialogue(self._address)
 
     def _socket(self, name: str) -> zmq.Socket[bytes]:
+        self._check_open()
         if name not in self._open:
             socket = self._open[name] = self._context.socket(zmq.DEALER)
             socket.setsockopt(zmq.LINGER, 0)
             socket.setsockopt(zmq.SNDTIMEO, int(SEND_S * 1000))
             self._address.connect(socket, name)
         return self._open[name]
+
+    def _check_open(self) -> None:
+        if self._context.closed:
+            raise closed()
 
     def close(self) -> None:
         self._context.destroy(linger=0)
@@ -158,13 +164,18 @@ class Client(Closing):
         """What happens from now on under names that begin with one of `topics` (none = all). A number that is missing
         in `nth` (or `seq`, without topics) was missed. Raises `NotRunning` when the daemon goes, even after it was
         restarted."""
+        self._check_open()
         feed = Feed(topics)
         socket: zmq.Socket[bytes] = self._context.socket(zmq.SUB)
         socket.setsockopt(zmq.LINGER, 0)
-        self._address.connect(socket, sockets.EVENTS)
-        for topic in [*feed.topics, WELCOME]:
-            socket.subscribe(topic)
-        first = list(self._published(socket, feed, time.monotonic() + REPLY_S))
+        try:
+            self._address.connect(socket, sockets.EVENTS)
+            for topic in [*feed.topics, WELCOME]:
+                socket.subscribe(topic)
+            first = list(self._published(socket, feed, time.monotonic() + REPLY_S))
+        except BaseException:
+            socket.close()
+            raise
         return self._follow(socket, feed, first)
 
     def _follow(
@@ -177,6 +188,7 @@ class Client(Closing):
     def _published(self, socket: zmq.Socket[bytes], feed: Feed, until: float) -> Iterator[wire_events.Published]:
         """With an `until`: what comes before the daemon has heard of the topics, which it has to by then."""
         while until == math.inf or not feed.pid:
+            self._check_open()
             if time.monotonic() > until:
                 raise self._address.silent("told no events")
             if not socket.poll(int(SILENCE_S * 1000)):

@@ -105,6 +105,10 @@ class Walk(Generic[T]):
             return None
 
 
+def closed() -> UsageError:
+    return UsageError("this client is closed; make another one", code="client-closed")
+
+
 def raised(told: wire.Failure) -> AssistantError:
     """The error of a reply, with the exit code and the retry hint that it had where it was raised."""
     base = _BY_EXIT_CODE.get(told.exit_code, StageError)

@@ -8,6 +8,7 @@ one line. Here a send succeeds, or says at once that this peer is slow or gone. 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import resource
 import time
@@ -178,7 +179,8 @@ class Endpoint:
         except (OSError, ConfigError) as error:  # zmq.ZMQError is an OSError
             self._callers.close()
             router.close()
-            self._path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self._path.unlink()
             if isinstance(error, ConfigError):
                 raise
             raise ConfigError(f"the socket {self._path} cannot be made: {error}", code="runtime-dir") from None

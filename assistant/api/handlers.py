@@ -20,6 +20,7 @@ from assistant.api.endpoint import Peer
 from assistant.api.replies import Replies
 from assistant.errors import BusyNow, HandlerFailed, UsageError
 from assistant.messages import IntentMatch
+from assistant.plain_text import plain
 from assistant.query import Understood
 
 log = logging.getLogger(__name__)
@@ -118,7 +119,7 @@ class Handlers:
         if answered.error is not None:
             answer.set_exception(_reported(answered.error))
         else:
-            answer.set_result(answered.speech.strip())
+            answer.set_result(plain(answered.speech).strip())
         return wire.Answered(query_id=answered.query_id)
 
     # --- what the pipeline asks -------------------------------------------------------------------------------------
@@ -186,7 +187,7 @@ def _failed(why: str) -> HandlerFailed:
 
 
 def _reported(what: str) -> HandlerFailed:
-    return HandlerFailed(what.strip()[:MAX_SPEECH] or "The handler reports an error.", code="handler-failed")
+    return HandlerFailed(plain(what).strip()[:MAX_SPEECH] or "The handler reports an error.", code="handler-failed")
 
 
 def _checked(asked: wire.Register) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:

@@ -112,7 +112,12 @@ def make_client(folder: Path, name: str, rights: Iterable[Right], public: str | 
             f'server_public_key = "{server.public}"\npublic_key = "{keys.public}"\nsecret_key = "{keys.secret}"\n',
         )
     texts = ", ".join(f'"{right}"' for right in given)
-    _write(listed, f'public_key = "{key}"\nrights = [{texts}]\n')
+    try:
+        _write(listed, f'public_key = "{key}"\nrights = [{texts}]\n')
+    except (ConfigError, UsageError):
+        if keys is not None:
+            outgoing.unlink()  # nobody is let in by it, and it would be in the way of the next try
+        raise
     return NewClient(name, given, key, listed, outgoing if keys is not None else None)
 
 

@@ -89,9 +89,14 @@ def _refused(directory: Path, why: str, what: str = "the sockets", setting: str 
 def fresh(path: Path) -> Iterator[None]:
     """Around the bind of a socket: it is made 0600, in place of one that a killed daemon left there.
 
-    The caller holds the daemon's lock. Raises `ConfigError` when the file system makes something else of it.
+    The caller holds the daemon's lock. Raises `ConfigError` when something is there that cannot be replaced, or the
+    file system makes something else of it.
     """
-    path.unlink(missing_ok=True)
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:  # a folder
+        why = f"what is at {path.name} cannot be removed ({error.strerror}); remove it"
+        raise _refused(path.parent, why) from None
     mask = os.umask(0o177)
     try:
         yield

@@ -7,6 +7,7 @@ settings' own values nor in a message.
 
 from __future__ import annotations
 
+import functools
 import http.client
 import json
 import os
@@ -38,6 +39,8 @@ from assistant.stages.remote import (
 
 _MAX_LINE = 256 << 10
 """Bytes of an event, and of a whole answer that is not streamed."""
+_SPOKEN_PER_S = 3
+"""Tokens. A server that writes more slowly leaves gaps in what is said."""
 _MAX_TOKEN_CHARS = 64
 """Of a token; no vocabulary has longer ones of text."""
 
@@ -91,7 +94,9 @@ class OpenAiLlm:
         first, tokens, prompt_tokens, chars = 0.0, 0, 0, 0
         reason: Literal["stop", "length"] = "stop"
         together = Together()
-        for piece in results(lambda link: self._pieces(link, body, headers), self._where, self._options.deadline_s):
+        spoken_s = request.max_new_tokens / _SPOKEN_PER_S
+        work = functools.partial(self._pieces, body=body, headers=headers)
+        for piece in results(work, self._where, self._options.deadline_s, spoken_s):
             if piece is None:
                 yield together.take() or Progress(done=tokens, total=request.max_new_tokens)
                 continue

@@ -19,9 +19,12 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from assistant.errors import ConfigError, RemoteFailed
+from assistant.plain_text import plain
 
 POLL_S = 0.05
 """Between two looks for a result, and so the longest that a cancel waits."""
+_ALL = 3
+"""Deadlines that all results of a request may take together, beyond the time of speaking them."""
 _AHEAD = 32
 """Results that may wait to be taken; a server that floods us waits as well."""
 
@@ -101,12 +104,13 @@ def options_of(given: Mapping[str, Any], kind: type[_Options], stage: str) -> _O
 
 
 def clean(text: str, most: int, where: Address) -> str:
-    """A server's text as text that every other part can take: what is no Unicode becomes "?", NUL is left out.
+    """A server's text as text that every other part can take: what is no Unicode becomes "?", and what a terminal
+    would obey is left out.
 
     Raises `RemoteFailed` for more than `most` characters."""
     if len(text) > most:
         raise RemoteFailed(f"{where} gave a text of {len(text)} characters", code=GARBAGE)
-    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "")
+    return plain(text.encode("utf-8", "replace").decode("utf-8"))
 
 
 class HasClose(Protocol):
@@ -179,12 +183,14 @@ def results(
     work: Callable[[Link], Iterator[T]],
     where: Address,
     deadline_s: float,
+    spoken_s: float = 0.0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[T | None]:
     """What `work` yields, which runs in a thread and may block; None each `POLL_S` without any.
 
-    Raises `RemoteFailed` when the first result, or the next, takes longer than `deadline_s`, and when the connection
-    fails. Leaving early breaks the connection off.
+    `spoken_s`: how long the answer lasts when it is spoken, at most. Raises `RemoteFailed` when the first result, or
+    the next, takes longer than `deadline_s`; when all of them were waited for longer than three times that and
+    `spoken_s`, however steadily a few came; and when the connection fails. Leaving early breaks the connection off.
     """
     link = Link(where, deadline_s)
     arrived: queue.Queue[Any] = queue.Queue(_AHEAD)
@@ -209,20 +215,26 @@ def results(
 
     threading.Thread(target=run, name="remote", daemon=True).start()
     until = clock() + deadline_s
+    all_s = left_s = _ALL * deadline_s + spoken_s
     try:
         while True:
-            left = until - clock()
+            before = clock()
+            left = until - before
             if left <= 0:
                 raise _late(where, deadline_s)
+            if left_s <= 0:
+                raise RemoteFailed(f"{where} had not finished after {all_s:g} s", code=LATE)
             try:
                 item = arrived.get(timeout=min(POLL_S, left))
             except queue.Empty:
+                left_s -= clock() - before
                 yield None
                 continue
             if item is _End:
                 return
             if isinstance(item, Exception):
                 raise _told(item, link, deadline_s)
+            left_s -= clock() - before
             yield item
             until = clock() + deadline_s  # what our own side does in between is not the server's time
     finally:

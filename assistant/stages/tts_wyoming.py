@@ -6,6 +6,7 @@ engine library.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import msgspec
@@ -19,6 +20,8 @@ from assistant.stages.wyoming_wire import Event, Stream
 _RATES = range(8000, 48_001)
 _LONGEST_S, _LONGEST_CHAR_S = 30.0, 1.0
 """Sound that a text may give, and more for each of its letters: nobody speaks so slowly, "999,999,999" included."""
+_SPOKEN_PER_S = 10
+"""Letters, at the least."""
 _WINDOW_S = 0.1
 """Sound that is handed on together: servers send pieces of 50 ms and less, and each wakes the daemon."""
 
@@ -49,7 +52,8 @@ class WyomingTts:
 
     def run(self, request: TtsRequest) -> Iterator[Progress | TtsAudio]:
         """Raises `RemoteFailed`."""
-        for found in results(lambda link: self._spoken(link, request.text), self._where, self._options.deadline_s):
+        work = functools.partial(self._spoken, text=request.text)
+        for found in results(work, self._where, self._options.deadline_s, len(request.text) / _SPOKEN_PER_S):
             yield Progress(done=0, total=1) if found is None else found
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,34 @@ def test_a_daemon_that_goes_away_ends_a_query_with_a_typed_error(folder: Path) -
                 list(client.replies("what it never answered"))
 
     asyncio.run(run())
+
+
+def test_a_client_that_is_closed_says_so(folder: Path) -> None:
+    def use(client: Client) -> None:
+        following = client.events()
+        asked = client.ask(wire.Ask(text="wait"))
+        replies = client.replies(asked)
+        next(replies)
+        client.close()
+        client.close()
+        later: list[Callable[[], object]] = [
+            client.status,
+            client.ping,
+            client.events,
+            lambda: client.ask(wire.Ask(text="hello")),
+            lambda: list(replies),
+            lambda: list(following),
+            lambda: list(client.handle(["HassTurnOn"])),
+        ]
+        for what in later:
+            with pytest.raises(UsageError) as caught:
+                what()
+            assert caught.value.code == "client-closed"
+
+    async def scenario(backend: Backend) -> None:
+        await with_client(folder, use)
+
+    serve(folder, scenario)
 
 
 def test_what_cannot_be_sent_is_refused_before_it_is(folder: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import socket
 import time
 from collections.abc import AsyncIterator
@@ -277,3 +279,44 @@ def test_events_of_a_daemon_that_was_restarted_are_an_error() -> None:
         feed.take([b"welcome", welcome % 8])
     with pytest.raises(EngineFailed, match="another version"):
         feed.take([b"run-start", b"{}"])
+
+
+def test_a_client_that_is_closed_says_so_also_to_those_who_wait(folder: Path) -> None:
+    async def scenario(backend: Backend) -> None:
+        async with AsyncClient(folder) as client:
+            waiting = asyncio.create_task(report(client, "wait"))
+            following = await client.events("mute")
+            event = asyncio.ensure_future(anext(following))
+            while not backend.order:
+                await asyncio.sleep(0.01)
+        for what in (waiting, event, client.status(), client.events(), report(client, "hello")):
+            with pytest.raises(UsageError) as caught:
+                await asyncio.wait_for(what, 3)
+            assert caught.value.code == "client-closed"
+
+    serve(folder, scenario)
+
+
+def test_whoever_stops_waiting_for_events_leaves_no_socket_behind(folder: Path) -> None:
+    """At a daemon that has its sockets open and says nothing."""
+    with contextlib.ExitStack() as stack:
+        sockets.prepared(folder)
+        for name in (sockets.CONTROL, sockets.EVENTS):
+            listening = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listening.bind(str(folder / name))
+            listening.listen(100)
+
+        async def run() -> None:
+            async with AsyncClient(folder) as client:
+                counts = []
+                for _ in range(20):
+                    waiting = asyncio.ensure_future(client.events())
+                    await asyncio.sleep(0.02)
+                    waiting.cancel()
+                    with pytest.raises(asyncio.CancelledError):
+                        await waiting
+                    await asyncio.sleep(0.02)
+                    counts.append(len(os.listdir("/proc/self/fd")))
+                assert counts[-1] - counts[4] < 8  # a socket has two of them
+
+        asyncio.run(run())

@@ -252,6 +252,23 @@ def test_there_is_room_for_so_many_and_no_more(folder: Path) -> None:
     asyncio.run(test())
 
 
+@pytest.mark.parametrize("failing", [False, True])
+def test_what_a_terminal_would_obey_is_left_out_of_what_a_handler_says(folder: Path, failing: bool) -> None:
+    said = "\0The \x1b[31mlamp\x9b\u202e\u2066 is\n\ton\x7f."
+
+    async def answer(client: AsyncClient, told: wire.Handle) -> None:
+        await client.answer_intent(told.query_id, "" if failing else said, error=said if failing else None)
+
+    async def test() -> str | None:
+        async with served(folder) as handlers, handling(folder, answer, "HassTurnOn"):
+            try:
+                return await handlers.handle("q", ON, "lamp on")
+            except HandlerFailed as error:
+                return error.message
+
+    assert asyncio.run(test()) == "The [31mlamp is\n\ton."
+
+
 def test_names_have_a_bound_over_all_clients_and_refused_ones_change_nothing(folder: Path) -> None:
     def names(first: int, count: int, letters: int) -> dict[str, list[str]]:
         return {"name": [f"{number:05}".rjust(letters, "x") for number in range(first, first + count)]}

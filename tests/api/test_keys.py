@@ -14,6 +14,7 @@ import zmq
 from assistant.api import keys
 from assistant.api.rights import Right
 from assistant.errors import ConfigError, UsageError
+from tests.stages.disks import mounted_tmpfs
 
 
 def modes(folder: Path) -> set[int]:
@@ -65,6 +66,23 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="no key is ever overwritten"):
             keys.make_client(tmp_path / "k", "phone", [Right.ADMIN], public)
     assert {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.root
+def test_on_a_full_disk_nothing_half_made_is_in_the_way_of_another_try(tmp_path: Path) -> None:
+    """With room for one file more each time, so that each of them is once the one that does not fit."""
+    failed = 0
+    with mounted_tmpfs(tmp_path / "disk", "1m,nr_inodes=2") as disk:
+        for inodes in range(3, 12):
+            subprocess.run(["mount", "-o", f"remount,nr_inodes={inodes}", str(disk)], check=True)
+            try:
+                made = keys.make_client(disk / "k", "phone", [Right.SPEAK])
+                break
+            except ConfigError as error:
+                failed += "No space left" in error.message
+        assert failed >= 4
+        assert made.outgoing is not None
+        assert tomllib.loads(made.outgoing.read_text())["public_key"] in made.listed.read_text()
 
 
 def test_a_client_may_keep_its_secret(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from assistant import paths
 from assistant.api import sockets
 from assistant.errors import AssistantError, ConfigError
+from tests.api.daemon_process import Place
 
 
 def test_the_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
@@ -44,6 +45,17 @@ def test_a_folder_that_others_could_reach_is_refused(tmp_path: Path, kind: str) 
 
 
 @pytest.mark.root
+@pytest.mark.parametrize("name", [sockets.COMMAND, sockets.CONTROL, sockets.EVENTS])
+def test_a_folder_in_the_place_of_a_socket_is_told_in_a_line(name: str) -> None:
+    with Place() as place:
+        (sockets.prepared(place.runtime) / name).mkdir()
+        ran = place.run("run", code=2)
+        assert name in ran.stderr
+        assert "remove it" in ran.stderr
+        assert len(ran.stderr.splitlines()) == 1
+        assert (place.runtime / name).is_dir()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder that belongs to somebody else")
 def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "assistant"

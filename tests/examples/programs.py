@@ -42,6 +42,11 @@ class Program:
                     self.said += more.decode()
         return self.said
 
+    def waiting(self) -> str:
+        """What it has said and nobody has read yet."""
+        assert self.process.stdout is not None
+        return (self.process.stdout.read() or b"").decode()
+
     def end(self) -> tuple[int, str]:
         """What it said in all, and how it ended."""
         self.process.wait(15)

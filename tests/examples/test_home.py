@@ -95,10 +95,12 @@ class Household:
         return last
 
     def changes(self) -> dict[str, str]:
-        """By the last thing that was asked of the home since this was asked for."""
-        said = self._home.read_until("}\n")
-        self._home.said = ""
-        found: dict[str, str] = json.loads(re.findall(r": (\{.*\})\n", said)[-1])
+        """All that changed by what was asked; the home prints it before it answers."""
+        self._home.read_until("}\n")
+        said, self._home.said = self._home.said + self._home.waiting(), ""
+        found: dict[str, str] = {}
+        for changed in re.findall(r": (\{.*\})\n", said):
+            found |= json.loads(changed)
         return found
 
 

@@ -46,6 +46,7 @@ def test_what_is_no_address_is_a_config_error_that_names_the_key_and_no_password
 
 def test_text_of_a_server_is_text_for_everybody() -> None:
     assert clean("a\0b\ud800c", 10, NOWHERE) == "ab?c"
+    assert clean("\x1b[31ma\x9b\u202e\tb\n", 20, NOWHERE) == "[31ma\tb\n"
     with pytest.raises(RemoteFailed, match="11 characters"):
         clean("x" * 11, 10, NOWHERE)
 
@@ -71,12 +72,26 @@ def test_each_wait_yields_and_the_deadline_counts_from_the_last_result() -> None
     assert time.monotonic() - started < 2
 
 
+@pytest.mark.parametrize(("spoken_s", "least", "most"), [(0.0, 1.4, 3.0), (1.0, 2.4, 4.0)])
+def test_a_server_that_sends_a_little_now_and_then_has_an_end(spoken_s: float, least: float, most: float) -> None:
+    def work(link: Link) -> Iterator[int]:
+        while True:
+            time.sleep(0.2)
+            yield 1
+
+    started = time.monotonic()
+    with pytest.raises(RemoteFailed, match=f"not finished after {1.5 + spoken_s:g} s") as caught:
+        list(results(work, NOWHERE, 0.5, spoken_s))
+    assert caught.value.code == "remote-late"
+    assert least < time.monotonic() - started < most
+
+
 def test_the_time_that_our_own_side_takes_is_not_the_servers() -> None:
     found = []
-    for one in results(lambda link: iter(range(3)), NOWHERE, 0.2):
-        time.sleep(0.3)
+    for one in results(lambda link: iter(range(5)), NOWHERE, 0.2):
+        time.sleep(0.3)  # more than all results may take together
         found.append(one)
-    assert found == [0, 1, 2]
+    assert found == list(range(5))
 
 
 def test_nobody_at_the_address_is_told_at_once() -> None:

@@ -45,7 +45,8 @@ class Texts:
         self._characters += len(text)
         if self._characters > MAX_SPOKEN:
             raise BadText(f"the text is too long; at most {MAX_SPOKEN} characters are spoken", code="text-too-long")
-        self._pieces.put_nowait(text.replace("\0", " "))
+        if text:
+            self._pieces.put_nowait(text.replace("\0", " "))
 
     def end(self) -> None:
         self._pieces.put_nowait(None)

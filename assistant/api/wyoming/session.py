@@ -90,6 +90,7 @@ class Session:
         while (event := await read_event(self._reader)) is not None:
             self._last = self._now()
             await self._take(event)
+            await asyncio.sleep(0)  # whatever has arrived with it: others have their turn in between
 
     async def _work(self) -> None:
         while True:
@@ -120,7 +121,8 @@ class Session:
             case "ping":
                 await self._send(Pong(text=event.data.get("text")))
             case "transcribe":
-                services.ahead(Stage.ASR)
+                if not self._transcribes:
+                    services.ahead(Stage.ASR)
                 self._transcribes = True
             case "detect":
                 self._detects = True
@@ -157,7 +159,7 @@ class Session:
                 self._forget(self._recording)
                 self._recording = sound.Recording(self._room)
                 self._recordings.add(self._recording)
-            self._recording.add(event.payload or b"", format)
+            await self._recording.add(event.payload or b"", format)
         elif (recording := self._recording) is not None:
             self._begin(functools.partial(self._transcribe, recording))
             self._recording, self._transcribes = None, False

@@ -6,6 +6,7 @@ for other formats than ours alone, and Home Assistant sends ours.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, NamedTuple
 
 from assistant.errors import BadAudio, BusyNow
@@ -14,6 +15,8 @@ from assistant.messages import ASR_RATE
 MAX_SECONDS = 900
 MAX_HELD_BYTES = 32 * 2**20
 """Of the recordings of all clients: they are the daemon's own memory."""
+_SLICE = 32 * 1024
+"""Bytes that are converted at once: what they become on the way takes up to 64 times as much."""
 _RATES = range(4_000, 384_001)
 
 
@@ -72,12 +75,17 @@ class Recording:
         self._converter: _Converter | None = None
         self._format = OURS
 
-    def add(self, sound: bytes, format: Format) -> None:
-        """Raises `BadAudio` code "audio-too-long", `BusyNow`."""
+    async def add(self, sound: bytes, format: Format) -> None:
+        """One call at a time. Other formats than ours are converted in a thread. Raises `BadAudio` code
+        "audio-too-long", `BusyNow`."""
         if format != self._format:
             self._flush()
-            self._format, self._converter = format, None if format == OURS else _Converter(format)
-        self._keep(sound if self._converter is None else self._converter.convert(sound))
+            converter = None if format == OURS else await asyncio.to_thread(_Converter, format)
+            self._format, self._converter = format, converter
+        if self._converter is None:
+            return self._keep(sound)
+        for at in range(0, len(sound), _SLICE):
+            self._keep(await asyncio.to_thread(self._converter.convert, sound[at : at + _SLICE]))
 
     def finish(self) -> bytes:
         """All of it."""

@@ -25,3 +25,25 @@ def test_whoever_leaves_in_the_middle_of_a_recording_gives_its_room_back(tmp_pat
                 assert await until(lambda: room.held == 0)
 
     asyncio.run(run())
+
+
+def test_others_have_their_turn_in_a_flood_of_events(tmp_path: Path) -> None:
+    events, turns = 1_000, 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def run() -> None:
+        async with home(tmp_path) as one:
+            reader, writer = await asyncio.open_connection(*one.bridge.address)
+            counting = asyncio.create_task(count())
+            writer.write(b'{"type": "transcribe"}\n' * events + b'{"type": "ping"}\n')
+            assert b"pong" in await reader.readline()
+            counting.cancel()
+            writer.close()
+            assert turns > events
+
+    asyncio.run(run())

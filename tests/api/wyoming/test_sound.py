@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import numpy as np
 import pytest
 
@@ -14,9 +16,16 @@ TONE = (tone(440, 1.0) * 32767).astype(np.int32)
 
 def recorded(sound: bytes, format: Format, size: int = 1001) -> np.ndarray:
     recording = Recording(Room())
-    for at in range(0, len(sound), size):
-        recording.add(sound[at : at + size], format)
+    fed(recording, *((sound[at : at + size], format) for at in range(0, len(sound), size)))
     return np.frombuffer(recording.finish(), "<i2").astype(np.int32)
+
+
+def fed(recording: Recording, *pieces: tuple[bytes, Format]) -> None:
+    async def feed() -> None:
+        for sound, format in pieces:
+            await recording.add(sound, format)
+
+    asyncio.run(feed())
 
 
 def sounds() -> dict[str, tuple[bytes, Format]]:
@@ -47,24 +56,43 @@ def test_bytes_are_unsigned_and_rates_are_converted() -> None:
 
 def test_a_format_may_change_in_between() -> None:
     recording = Recording(Room())
-    recording.add(bytes(3_200), OURS)
-    recording.add(bytes(9_600), Format(48_000, 2, 1))
-    recording.add(bytes(3_200), OURS)
+    fed(recording, (bytes(3_200), OURS), (bytes(9_600), Format(48_000, 2, 1)), (bytes(3_200), OURS))
     assert len(recording.finish()) == pytest.approx(9_600, abs=8)
+
+
+def test_others_have_their_turn_while_sound_is_converted() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def run() -> None:
+        counting = asyncio.create_task(count())
+        recording = Recording(Room())
+        for number in range(3):
+            await recording.add(bytes(2**20), Format(4_000 + number, 1, 1))
+        counting.cancel()
+        assert len(recording.finish()) == pytest.approx(3 * 2**20 * 4 * 2, rel=0.01)
+
+    asyncio.run(run())
+    assert turns > 3 * 32
 
 
 def test_recordings_have_a_length_and_a_room_together() -> None:
     with pytest.raises(BadAudio, match="too long"):
-        Recording(Room(), max_seconds=0.1).add(bytes(3_202), OURS)
+        fed(Recording(Room(), max_seconds=0.1), (bytes(3_202), OURS))
     room = Room(most=5_000)
     first, second = Recording(room), Recording(room)
-    first.add(bytes(3_000), OURS)
+    fed(first, (bytes(3_000), OURS))
     with pytest.raises(BusyNow):
-        second.add(bytes(3_000), OURS)
+        fed(second, (bytes(3_000), OURS))
     first.close()
     first.close()
     assert room.held == 0
-    second.add(bytes(3_000), OURS)
+    fed(second, (bytes(3_000), OURS))
 
 
 @pytest.mark.parametrize(
