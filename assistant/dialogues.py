@@ -18,6 +18,7 @@ _YES = re.compile(
     r"|do it|do that|please do|i do|ja|jawohl|genau|oui|d'accord|好的?|是的?|对|可以|네|예|응|그래)"
     r"(?:\s+(?:yes|yeah|please|sure|do it|go ahead|do that|thanks|thank you|bitte|of course|i am sure|im sure))*"
 )
+_SURELY = re.compile(r"(?:(?:i (?:said|say|mean)|right|well|oh)\s+)*(?:yes|yeah|yep|yup)\b(?! is\b)|right$|sure thing$")
 _NO = re.compile(
     r"(?:(?:oh|well|um|uh)\s+)*(?:no|nope|nah|never|don't|dont|do not|not now|stop|cancel|better not|rather not"
     r"|leave it|nein|nicht|non|不|不要|不用|别|아니|아니요|아니오)\b.*"
@@ -29,6 +30,8 @@ class Pending:
     match: IntentMatch
     wanted: str = ""
     """The slot that was asked for; empty = whether it shall really be done."""
+    more: tuple[IntentMatch, ...] = ()
+    """What is done with the same yes."""
 
 
 class Dialogues:
@@ -52,7 +55,7 @@ class Dialogues:
 def consent(text: str) -> bool | None:
     """Whether it is a yes (True) or a no (False), and nothing else (None)."""
     plain = " ".join(re.sub(r"[^\w' ]+", " ", text.lower().replace("’", "'")).split())
-    if _YES.fullmatch(plain):
+    if _YES.fullmatch(plain) or (len(plain.split()) <= 6 and _SURELY.match(plain)):
         return True
     if len(plain.split()) <= 6 and _NO.fullmatch(plain):
         return False

@@ -20,8 +20,12 @@ from assistant.pipeline_hear import Leased
 from assistant.pipeline_run import Run, ms_since
 from assistant.query import IntentHandlers
 from assistant.skills import Context
+from assistant.skills.unable import unable
 
+NOT_ASKED = "I have not asked anything."
 REFUSED = "Okay, I will leave it."
+_EVERYTHING = ("all", "everything", "door", "doors", "garage", "lock", "locks", "gate", "gates")
+_HARMLESS = ("light", "fan", "media_player", "climate", "vacuum")
 _SWITCHED = ("HassTurnOn", "HassTurnOff", "HassLightSet", "HassClimateSetTemperature")
 
 
@@ -54,10 +58,16 @@ class Commands:
                 if not agreed:
                     self._tell(run, REFUSED)
                     return None
-                return await self._all(run, [pending.match], sure=True)
+                return await self._all(run, [pending.match, *pending.more], sure=True)
+        if pending is None and consent(run.transcript) is True:
+            self._tell(run, NOT_ASKED)
+            return None
         matches = await self._recognised(run, journey, pending)
         run.intent = _reported(matches[0])
         run.question = next((match.text for match in matches if not match.name), "")
+        if run.question and (told := unable(run.question)):
+            run.question = ""
+            self._tell(run, told)
         return await self._all(run, [match for match in matches if match.name])
 
     async def _recognised(self, run: Run, journey: Journey, pending: Pending | None) -> list[IntentMatch]:
@@ -83,9 +93,11 @@ class Commands:
         """Of several that fail, the first error; the others are told in the reply."""
         failed: HandlerFailed | None = None
         asked: tuple[str, Pending] | None = None
+        guarded: list[IntentMatch] = []
         for match in matches:
             question = None if sure else self._guard(match)
             if question is not None:
+                guarded.append(match)
                 asked = asked or (question, Pending(match))
                 continue
             try:
@@ -96,6 +108,8 @@ class Commands:
             self._tell(run, done.reply or "")
             failed = failed or done.error
         if asked is not None:
+            if guarded and not asked[1].wanted:  # one yes for all of them
+                asked = asked[0], Pending(guarded[0], more=tuple(guarded[1:]))
             self._tell(run, asked[0])
             self._dialogues.ask(run.query.conversation, asked[1])
             run.asks = True
@@ -104,9 +118,16 @@ class Commands:
     def _guard(self, match: IntentMatch) -> str | None:
         """What must be answered with yes before it is done."""
         name = match.name or ""
-        if name in _SWITCHED and str(match.slots.get("name", "")).lower() in self._guarded:
+        if name in _SWITCHED and self._may_touch_guarded(match):
             return f"I heard: {match.text.strip(' .')}. Shall I do that?"
         return protected(name)
+
+    def _may_touch_guarded(self, match: IntentMatch) -> bool:
+        """By its name, or as one of all doors of a room or of the house."""
+        thing = str(match.slots.get("name", "")).lower()
+        if thing and thing not in _EVERYTHING:
+            return thing in self._guarded
+        return bool(self._guarded) and match.slots.get("domain") not in _HARMLESS
 
     def _tell(self, run: Run, reply: str) -> None:
         run.handled = True

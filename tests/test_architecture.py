@@ -52,8 +52,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "stages.supervisor": ("errors", "messages", "memory_orchestrator", "page_cache", "stages"),
     # engines and their helpers: below everything that has a process in it
     "stages": ("errors", "messages", "nlu", "paths", "plain_text", "sentences", "speech_", "stages",
-               "model_store.choices", "model_store.cut_voice", "model_store.derived", "model_store.json_command", "model_store.manifest",
-               "model_store.mnn_tools", "model_store.versions", "model_store.vocabulary", "model_store.workspace"),
+               "model_store.choices", "model_store.cut_voice", "model_store.derived", "model_store.json_command",
+               "model_store.manifest", "model_store.mnn_tools", "model_store.versions", "model_store.vocabulary",
+               "model_store.workspace"),
     # makes the classifier of intents; nobody imports it
     "training": ("errors", "model_store", "nlu", "stages.intent_", "stages.word", "training"),
     "conversation": ("errors", "messages"),

@@ -144,6 +144,51 @@ def test_a_guarded_device_is_switched_after_a_yes(tmp_path: Path) -> None:
     run(test)
 
 
+@pytest.mark.parametrize("text", ["unlock the door", "open everything", "turn on everything"])
+def test_a_guarded_device_is_not_switched_along_with_others(tmp_path: Path, text: str) -> None:
+    async def test() -> None:
+        async with house(
+            tmp_path, conversations=Conversations(), names=("front door", "everything", "door"), guarded=("front door",)
+        ) as one:
+            assert (await ask(one, text)).asks
+            other = await ask(one, "turn on the lights", conversation="c")
+            assert not other.asks
+
+    run(test)
+
+
+def test_one_yes_is_for_all_that_was_asked_about(tmp_path: Path) -> None:
+    async def test() -> None:
+        doors = ("front door", "back door")
+        async with house(tmp_path, conversations=Conversations(), names=doors, guarded=doors) as one:
+            first = await ask(one, "open the front door and open the back door", conversation="c")
+            assert first.asks
+            second = await ask(one, "yes please", conversation="c")
+            assert second.report.reply == (
+                "No program is connected that controls the front door."
+                " No program is connected that controls the back door."
+            )
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("text", "reply"),
+    [
+        ("remind me to call mum in twenty minutes", "I cannot remind you of things yet. I can set a timer."),
+        ("yes", "I have not asked anything."),
+    ],
+)
+def test_what_the_llm_would_only_promise_is_told_honestly(tmp_path: Path, text: str, reply: str) -> None:
+    async def test() -> None:
+        async with a_house(tmp_path) as one:
+            answer = await ask(one, text)
+            assert (answer.report.reply, answer.report.outcome) == (reply, Outcome.HANDLED)
+            assert not [name for name in one.names() if name == "reply-delta"]
+
+    run(test)
+
+
 # --- what waits -----------------------------------------------------------------------------------------------------
 MATCH = IntentMatch(name="HassSetVolume")
 
@@ -176,6 +221,7 @@ def test_no_more_questions_wait_than_there_is_room_for() -> None:
     ("text", "meant"),
     [
         ("Yes!", True), ("yeah sure", True), ("ok", True), ("Go ahead, please.", True), ("um yes", True), ("好", True),
+        ("i said yes", True), ("right", True), ("yes but hurry", True), ("yes unlock it", True), ("sure thing", True),
         ("No.", False), ("no thanks", False), ("don’t", False), ("better not", False), ("cancel", False),
         ("", None), ("yes is a band", None), ("no man is an island, who wrote that line and when", None),
         ("okay google", None), ("nobody", None), ("what", None),

@@ -300,3 +300,10 @@ def test_the_language_of_a_voice_on_a_server_is_configured(tmp_path: Path, langu
     tts = Tts(engine="wyoming", language=language)
     spec = stage_spec(Stage.TTS, Config(stages=Stages(tts=tts)), ModelStore(tmp_path, paths.catalog_file()))
     assert speech_language.of_voice(spec.model, spec.model_dir, spec.language) == (language or "en")
+
+
+@pytest.mark.parametrize("unit", ["1,", "1,1", "1.1", "$1,", "1:", "1/", "-1"])
+def test_long_rows_of_numbers_take_no_longer_than_other_text(unit: str) -> None:
+    started = time.process_time()
+    speakable(unit * 4000)
+    assert time.process_time() - started < 1.5

@@ -11,6 +11,7 @@ import fcntl
 import functools
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -120,22 +121,36 @@ def _found(items: list[str], item: str) -> str | None:
     return partly[0] if len(partly) == 1 else None
 
 
+_PAIRS = re.compile(r"\b(?:mac(?:aroni)?|fish|salt|peanut butter|gin|franks|half|bangers|pork) and \w+", re.I)
+"""One thing of two names."""
+_AND = re.compile(r"\s*,\s*(?:and\s+)?|\s+(?:and|plus)\s+(?:also\s+)?(?:some\s+)?", re.I)
+
+
+def each(item: str) -> list[str]:
+    """ "eggs and some bacon" -> eggs, bacon: things are taken off one by one."""
+    whole = _PAIRS.sub(lambda pair: pair[0].replace(" and ", "\0"), item)
+    found = [one.replace("\0", " and ").strip() for one in _AND.split(whole)]
+    return list(dict.fromkeys(one for one in found if one)) or [item]
+
+
 @skill("HassShoppingListAddItem")
 async def add(slots: Slots, context: Context) -> str:
     """ "Milk is on your shopping list." """
     item = text(slots, "item", MOST_LENGTH)
     if context.shopping is None:
         return NO_LIST
-    if not item:
+    if not item or item.lower() in ("add", "put", "something", "an item", "it"):
         raise Missing("item", "What shall I put on the list?")
+    items, fresh = each(item), False
     try:
-        fresh = await context.shopping.add(item)
+        for one in items:
+            fresh |= await context.shopping.add(one)
     except TooMany:
         return f"There are {MOST_ITEMS} things on your shopping list already."
     except OSError as error:
         return _wrong(error)
-    many = "are" if " and " in item else "is"
-    return f"{item[:1].upper()}{item[1:]} {many} on your shopping list{'' if fresh else ' already'}."
+    said, many = listed(items), "are" if len(items) > 1 else "is"
+    return f"{said[:1].upper()}{said[1:]} {many} on your shopping list{'' if fresh else ' already'}."
 
 
 @skill("HassShoppingListCompleteItem")
@@ -146,11 +161,17 @@ async def complete(slots: Slots, context: Context) -> str:
         return NO_LIST
     if not item:
         raise Missing("item", "What shall I take off the list?")
+    taken: list[str] = []
+    absent: list[str] = []
     try:
-        found = await context.shopping.complete(item)
+        for one in each(item):
+            found = await context.shopping.complete(one)
+            (taken if found else absent).append(found or one)
     except OSError as error:
         return _wrong(error)
-    return f"Took {found} off your shopping list." if found else f"There is no {item} on your shopping list."
+    told = [f"Took {listed(taken)} off your shopping list."] if taken else []
+    told += [f"There is no {listed(absent)} on your shopping list."] if absent else []
+    return " ".join(told)
 
 
 @skill("AssistantShoppingListRead")

@@ -14,7 +14,7 @@ import msgspec
 
 from assistant.errors import AssistantError
 from assistant.messages import IntentMatch, IntentRequest
-from assistant.nlu import compound
+from assistant.nlu import caution, compound
 from assistant.nlu.house import House
 from assistant.nlu.several import each_of
 from assistant.nlu.slots import slots_of
@@ -96,12 +96,17 @@ class ClassifierIntent:
         if completed is not None:
             yield completed
             return
+        english = loaded.templates.language == ENGLISH
         for match in compound.requests(request.text, self._meant, loaded.templates.language):
-            if match.name is None or match.score >= 1:
-                yield match
-                continue
-            for slots in each_of(match.name, match.text, match.slots, loaded.house):  # "the tv and the heater"
-                yield msgspec.structs.replace(match, slots=slots)
+            # "turn off the tv and the heater" are two
+            several = (
+                []
+                if match.name is None or match.score >= 1
+                else each_of(match.name, match.text, match.slots, loaded.house)
+            )
+            for slots in several or [match.slots]:
+                one = msgspec.structs.replace(match, slots=slots)
+                yield cautious(one) if english else one
 
     def close(self) -> None:
         self._loaded = None
@@ -129,6 +134,25 @@ class ClassifierIntent:
             return IntentMatch(name=None, text=text)
         slots = slots_of(found.name, text, loaded.house)
         return IntentMatch(name=found.name, score=min(found.score, 0.99), slots=slots, source="classifier", text=text)
+
+
+def cautious(match: IntentMatch) -> IntentMatch:
+    """With what keeps a command from being done at once, and what an ambiguous verb was meant for."""
+    name = match.name
+    if name is None:
+        return match
+    if caution.forbidden(name, match.text):
+        return IntentMatch(name=None, text=match.text)
+    slots = dict(match.slots)
+    if caution.later(name, match.text):
+        slots["later"] = 1
+    if caution.leaves_out(name, match.text):
+        slots["except"] = 1
+    if room := caution.room(name, match.text, slots):
+        slots["area"] = room
+    if kind := caution.kind(name, match.text, slots):
+        slots["domain"] = kind
+    return msgspec.structs.replace(match, slots=slots)
 
 
 def _bare(text: str) -> str:

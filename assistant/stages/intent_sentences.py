@@ -5,11 +5,13 @@ Imported by the intent engines alone. A file of the user's that is broken is lef
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import hassil
 import home_assistant_intents
 import yaml  # type: ignore[import-untyped]
 from hassil.intents import Intents
@@ -21,6 +23,9 @@ from assistant.errors import ConfigError
 OURS = Path(__file__).parents[1] / "skills/intents"
 MAX_FILE = 1024 * 1024
 """Bytes of a file of the user's."""
+
+MAX_EXAMPLES = 300
+"""Of all intents together: each takes 5 ms when the stage is loaded."""
 
 _LEFT_OUT = "conversation_command"
 """Sentences with a command of its own for a later time: "{anything} in five minutes" would take every question."""
@@ -64,19 +69,24 @@ class Sentences:
                     self.notes.append(f"{error.message}; this file is left out")
 
     def _add_file(self, path: Path) -> None:
-        source = _read(path)
-        examples = _examples(path, source)
-        _check_templates(path, source, self._data)
-        before = {key: dict(self._data[key]) for key in _MERGED}
-        intents = {name: list(one["data"]) for name, one in self._data["intents"].items()}
-        self._take(source, None)
+        before = copy.deepcopy(self._data)
         try:
-            Intents.from_dict(self.data())
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            self._data |= before | {"intents": {name: {"data": data} for name, data in intents.items()}}
-            raise ConfigError(f"{path}: {error!r}") from None
+            source = _read(path)
+            examples = _examples(path, source)
+            _check_templates(path, source, self._data, set(self._names))
+            self._take(source, None)
+            hassil.recognize_best("warm up", Intents.from_dict(self.data()))
+        except ConfigError:
+            self._data = before
+            raise
+        except Exception as error:  # noqa: BLE001 - hassil raises anything; a file of the user's must not end the stage
+            self._data = before
+            raise ConfigError(f"{path}: {type(error).__name__}: {error}"[:300]) from None
         for name, phrases in examples.items():
-            self.examples.setdefault(name, []).extend(phrases)
+            known = self.examples.setdefault(name, [])
+            known.extend(phrases[: MAX_EXAMPLES - sum(map(len, self.examples.values()))])
+            if len(phrases) > len(known):
+                self.notes.append(f"{path}: at most {MAX_EXAMPLES} examples are taken; some of {name} are left out")
 
     def _take(self, source: Mapping[str, Any], wanted: frozenset[str] | None) -> None:
         for name, intent in source.get("intents", {}).items():
@@ -166,6 +176,9 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: nested too deeply") from None
     if not isinstance(found, dict) or not isinstance(found.get("intents", {}), dict):
         raise ConfigError(f"{path}: `intents` is missing; a file has `intents: NAME: data: - sentences: [...]`")
+    unknown = sorted(set(map(str, found)) - {"language", "intents", *_MERGED})
+    if unknown:
+        raise ConfigError(f"{path}: `{unknown[0]}` is none of language, intents, {', '.join(_MERGED)}")
     for key in _MERGED:
         if not isinstance(found.get(key) or {}, dict):
             raise ConfigError(f"{path}: `{key}` is no table of names")
@@ -180,7 +193,10 @@ def _examples(path: Path, source: Mapping[str, Any]) -> dict[str, list[str]]:
             raise ConfigError(f"{path}: {str(name)[:80]!a} is no name of an intent; one looks like OrderCoffee")
         if not isinstance(intent, dict) or not set(intent) <= {"data", "examples"} or not intent:
             raise ConfigError(f"{path}: intent {name} has `data` or `examples`, and nothing else")
-        for group in intent.get("data") or []:
+        groups = intent.get("data") or []
+        if not isinstance(groups, list):
+            raise ConfigError(f"{path}: intent {name}: `data` is a list")
+        for group in groups:
             sentences = group.get("sentences") if isinstance(group, dict) else None
             if not isinstance(sentences, list) or not all(isinstance(one, str) for one in sentences):
                 raise ConfigError(f"{path}: intent {name}: each entry of `data` has `sentences`, a list of texts")
@@ -192,9 +208,11 @@ def _examples(path: Path, source: Mapping[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def _check_templates(path: Path, source: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+def _check_templates(path: Path, source: Mapping[str, Any], known: Mapping[str, Any], names: set[str]) -> None:
     """Raises `ConfigError` with the line of a sentence that hassil cannot parse or that names an unknown rule."""
     rules = known["expansion_rules"] | (source.get("expansion_rules") or {})
+    lists = {*known["lists"], *(source.get("lists") or {}), *names, "name", "area", "floor"}
+    _check_circles(path, rules)
     sentences = [
         sentence
         for intent in source.get("intents", {}).values()
@@ -210,8 +228,24 @@ def _check_templates(path: Path, source: Mapping[str, Any], known: Mapping[str, 
         unknown = [name for name in re.findall(r"<(\w+)>", str(text)) if name not in rules]
         if unknown:
             reason = f"there is no expansion rule <{unknown[0]}>"
+        strange = [name for name in re.findall(r"\{(\w+)", str(text)) if name not in lists]
+        if strange:
+            reason = f"there is no list {{{strange[0]}}}"
         if reason:
             raise ConfigError(f"{path}{_line_of(path, str(text))}: {str(text)[:80]!r}: {reason}")
+
+
+def _check_circles(path: Path, rules: Mapping[str, Any]) -> None:
+    """Raises `ConfigError` for a rule that leads back to itself."""
+    leads = {name: set(re.findall(r"<(\w+)>", str(rule))) for name, rule in rules.items()}
+    for name in leads:
+        seen: set[str] = set()
+        new = set(leads[name])
+        while new:
+            seen |= new
+            new = {more for one in new for more in leads.get(one, ())} - seen
+        if name in seen:
+            raise ConfigError(f"{path}: the expansion rule <{name}> leads back to itself")
 
 
 def _line_of(path: Path, text: str) -> str:

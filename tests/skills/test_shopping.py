@@ -33,15 +33,11 @@ def test_a_list_from_the_first_item_to_the_last(path: Path) -> None:
     assert said(path, "HassShoppingListAddItem", item="milk") == "Milk is on your shopping list."
     assert said(path, "HassShoppingListAddItem", item="the Milk") == "The Milk is on your shopping list already."
     assert said(path, "HassShoppingListAddItem", item="a dozen eggs and some bacon") == (
-        "A dozen eggs and some bacon are on your shopping list."
+        "A dozen eggs and bacon are on your shopping list."
     )
     said(path, "HassShoppingListAddItem", item="bread")
-    assert said(path, "AssistantShoppingListRead") == (
-        "On your shopping list: milk, a dozen eggs and some bacon and bread."
-    )
-    assert said(path, "HassShoppingListCompleteItem", item="eggs") == (
-        "Took a dozen eggs and some bacon off your shopping list."
-    )
+    assert said(path, "AssistantShoppingListRead") == ("On your shopping list: milk, a dozen eggs, bacon and bread.")
+    assert said(path, "HassShoppingListCompleteItem", item="eggs") == ("Took a dozen eggs off your shopping list.")
     assert said(path, "HassShoppingListCompleteItem", item="butter") == "There is no butter on your shopping list."
     assert said(path, "AssistantShoppingListClear") == "Your shopping list is empty now."
     assert said(path, "AssistantShoppingListClear") == "Your shopping list was empty already."

@@ -178,3 +178,20 @@ def test_any_text_gets_an_answer(text: str) -> None:
 
 
 _SHARED = made()
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "hindrance"),
+    [
+        ("don't turn on the kitchen lamp", None, None),
+        ("in ten minutes turn off the kitchen lamp", "HassTurnOff", "later"),
+        ("turn off all the lights except the desk lamp", "HassTurnOff", "except"),
+        ("turn off the kitchen lamp", "HassTurnOff", None),
+    ],
+)
+def test_nothing_is_done_that_was_not_wanted_so(
+    engine: ClassifierIntent, text: str, name: str | None, hindrance: str | None
+) -> None:
+    (match,) = ask(engine, text)
+    assert match.name == name
+    assert {"later", "except"} & set(match.slots) == ({hindrance} if hindrance else set())
