@@ -6,6 +6,7 @@ Imported by the intent engines alone. A file of the user's that is broken is lef
 from __future__ import annotations
 
 import copy
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -29,6 +30,8 @@ MAX_EXAMPLES = 300
 
 _LEFT_OUT = "conversation_command"
 """Sentences with a command of its own for a later time: "{anything} in five minutes" would take every question."""
+_HOUSE = ("name", "area", "floor")
+_PARTS = re.compile(r"[\[\]()]|\{\w+")
 _MERGED = ("lists", "expansion_rules")
 
 
@@ -103,8 +106,12 @@ class Sentences:
         Home Assistant fills {name}, {area} and {floor} with what stands in a house; where nobody has told us what
         stands in ours, they are empty, and sentences with them match nothing.
         """
-        intents = {name: one for name, one in self._data["intents"].items() if one["data"]}
         lists = self._data["lists"] | {kind: {"values": values} for kind, values in self._names.items()}
+        empty = frozenset(kind for kind in _HOUSE if not lists.get(kind, {}).get("values"))
+        intents = {}
+        for name, one in self._data["intents"].items():
+            if groups := [group for group in (_possible(group, empty) for group in one["data"]) if group["sentences"]]:
+                intents[name] = {"data": groups}
         rules = self._data["expansion_rules"]
         reached = {name: _alone(lists.get(name, {"values": []})) for name in _lists_reached(rules, intents)}
         return {
@@ -134,6 +141,27 @@ def _anywhere(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 {key: value for key, value in group.items() if not key.endswith("_context")} | {"sentences": sentences}
             )
     return kept
+
+
+def _possible(group: dict[str, Any], empty: frozenset[str]) -> dict[str, Any]:
+    """Without the sentences that cannot do without an empty list: parsing is most of the time that a load takes."""
+    if not empty:
+        return group
+    return {**group, "sentences": [one for one in group["sentences"] if not empty & _needed(one)]}
+
+
+@functools.lru_cache(maxsize=4096)
+def _needed(sentence: str) -> frozenset[str]:
+    """The lists of a template that stand in no bracket: whatever is said, a value of theirs is in it."""
+    found, depth = set(), 0
+    for part in _PARTS.findall(sentence):
+        if part in "[(":
+            depth += 1
+        elif part in "])":
+            depth -= 1
+        elif depth == 0:
+            found.add(part[1:])
+    return frozenset(found)
 
 
 def _alone(values: dict[str, Any]) -> dict[str, Any]:
