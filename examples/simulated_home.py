@@ -84,7 +84,7 @@ class Home:
 
     def find(self, asked: wire.Handle, kind: str = "") -> list[Device]:
         """The devices that are meant, of one kind or of any."""
-        name, area, kind = asked.slots.get("name"), asked.slots.get("area"), kind or str(asked.slots.get("domain", ""))
+        name, area = asked.slots.get("name"), asked.slots.get("area")
         if name and name != "all":
             found = [device for device in self.devices if device.name == name]
             if not found:
@@ -92,12 +92,13 @@ class Home:
             if kind and found[0].kind != kind:
                 raise LookupError(f"The {name} is not one of the {KINDS.get(kind, kind)}.")
             return found
+        kind = kind or str(asked.slots.get("domain", ""))  # of one thing by its name it does not matter
         if area and area not in self.areas:
             raise LookupError(f"There is no {area} here.")
         if not area and not kind and not name:
             raise LookupError("I do not know which device you mean.")
         sort = str(asked.slots.get("device_class", ""))  # of covers: "blind", "curtain", "garage"
-        opens = sort or (not kind and words_of(asked) & {"open", "close", "shut"})  # "open the garage"
+        opens = sort or kind == "cover" or (not kind and words_of(asked) & {"open", "close", "shut"})  # the garage
         kinds = ("cover", "gate") if opens else (kind,) if kind else AT_ONCE
         found = [one for one in self.devices if one.kind in kinds and area in (None, one.area) and sort in one.name]
         if not found:

@@ -88,6 +88,6 @@ def kind(intent: str, text: str, slots: Mapping[str, object]) -> str | None:
         return "lock"
     return (
         "cover"
-        if _COVER.search(text) and re.search(r"\b(?:door|gate|window|blind|curtain|shutter|garage)", text)
+        if _COVER.search(text) and re.search(r"\b(?:door|gate|window|blind|curtain|shutter)", text)
         else None
     )
