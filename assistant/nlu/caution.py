@@ -86,8 +86,4 @@ def kind(intent: str, text: str, slots: Mapping[str, object]) -> str | None:
         return None
     if _LOCK.search(text):
         return "lock"
-    return (
-        "cover"
-        if _COVER.search(text) and re.search(r"\b(?:door|gate|window|blind|curtain|shutter)", text)
-        else None
-    )
+    return "cover" if _COVER.search(text) and re.search(r"\b(?:door|gate|window|blind|curtain|shutter)", text) else None
