@@ -1,6 +1,4 @@
-"""What stands in the simulated home of `home.py`, and how it answers: `Home.intents` has what carries out each intent.
-Intents and slots are those of Home Assistant's sentences. It talks to nobody.
-"""
+"""The simulated home of `home.py`; `Home.intents` has what carries out each of Home Assistant's. It talks to nobody."""
 
 import re
 from collections.abc import Callable
