@@ -5,7 +5,6 @@ Imported by the intent engines alone. A file of the user's that is broken is lef
 
 from __future__ import annotations
 
-import copy
 import functools
 import re
 from collections.abc import Iterator, Mapping
@@ -16,14 +15,11 @@ import hassil
 import home_assistant_intents
 import yaml  # type: ignore[import-untyped]
 from hassil.intents import Intents
-from hassil.parse_expression import parse_sentence
-from hassil.parser import ParseError
 
 from assistant.errors import ConfigError
+from assistant.stages.intent_files import check_templates, examples_of, read_file
 
 OURS = Path(__file__).parents[1] / "skills/intents"
-MAX_FILE = 1024 * 1024
-"""Bytes of a file of the user's."""
 
 MAX_EXAMPLES = 300
 """Of all intents together: each takes 5 ms when the stage is loaded."""
@@ -32,7 +28,6 @@ _LEFT_OUT = "conversation_command"
 """Sentences with a command of its own for a later time: "{anything} in five minutes" would take every question."""
 _HOUSE = ("name", "area", "floor")
 _PARTS = re.compile(r"[\[\]()]|\{\w+")
-_MERGED = ("lists", "expansion_rules")
 
 
 def known_language(wanted: str) -> str:
@@ -45,59 +40,28 @@ def known_language(wanted: str) -> str:
     raise ConfigError(f"stages.intent.language is {wanted!r}; there are sentences for {', '.join(sorted(known))}")
 
 
-class Sentences:
-    """All that is understood in one language."""
+class _Grammar:
+    """Sentences, lists and rules as they come from files, and what hassil makes its templates of."""
 
-    def __init__(self, language: str, wanted: frozenset[str], names: Mapping[str, list[dict[str, str]]]) -> None:
-        """`wanted`: the intents to load of those that we know; `names`: what stands in the house, as hassil's values,
-        by list. `language` as `known_language` gives it."""
-        self._language, self._wanted, self._names = language, wanted, names
-        self.examples: dict[str, list[str]] = {}
-        """Of the user's intents: phrases that mean them."""
-        self.notes: list[str] = []
-        """What is wrong with the user's files, for him to read."""
-        self._data: dict[str, Any] = {"intents": {}, "lists": {}, "expansion_rules": {}, "skip_words": []}
-        theirs = home_assistant_intents.get_intents(language) or {}
-        self._data["skip_words"] = list(theirs.get("skip_words", []))
-        for source in (theirs, *_ours(language)):
-            self._take(source, self._wanted)
+    def __init__(self, language: str, names: Mapping[str, list[dict[str, str]]], skip_words: list[str]) -> None:
+        self.language, self.names, self.skip_words = language, names, skip_words
+        self.intents: dict[str, list[dict[str, Any]]] = {}
+        self.lists: dict[str, Any] = {}
+        self.rules: dict[str, str] = {}
 
-    def add_folder(self, folder: Path) -> None:
-        """The user's files for this language: `*.yaml` in the folder of its name, in the order of their names."""
-        for name in dict.fromkeys((self._language, self._language.partition("-")[0])):
-            for path in sorted((folder / name).glob("*.yaml")):
-                try:
-                    self._add_file(path)
-                except ConfigError as error:
-                    self.notes.append(f"{error.message}; this file is left out")
-
-    def _add_file(self, path: Path) -> None:
-        before = copy.deepcopy(self._data)
-        try:
-            source = _read(path)
-            examples = _examples(path, source)
-            _check_templates(path, source, self._data, set(self._names))
-            self._take(source, None)
-            hassil.recognize_best("warm up", Intents.from_dict(self.data()))
-        except ConfigError:
-            self._data = before
-            raise
-        except Exception as error:  # noqa: BLE001 - hassil raises anything; a file of the user's must not end the stage
-            self._data = before
-            raise ConfigError(f"{path}: {type(error).__name__}: {error}"[:300]) from None
-        for name, phrases in examples.items():
-            known = self.examples.setdefault(name, [])
-            known.extend(phrases[: MAX_EXAMPLES - sum(map(len, self.examples.values()))])
-            if len(phrases) > len(known):
-                self.notes.append(f"{path}: at most {MAX_EXAMPLES} examples are taken; some of {name} are left out")
-
-    def _take(self, source: Mapping[str, Any], wanted: frozenset[str] | None) -> None:
+    def take(self, source: Mapping[str, Any], wanted: frozenset[str] | None = None) -> None:
+        """More of them; of the intents those that are `wanted`, or all."""
         for name, intent in source.get("intents", {}).items():
             if wanted is None or name in wanted:
-                groups = self._data["intents"].setdefault(name, {"data": []})["data"]
-                groups.extend(_anywhere(intent.get("data") or []))
-        for key in _MERGED:
-            self._data[key].update(source.get(key) or {})
+                self.intents.setdefault(name, []).extend(_anywhere(intent.get("data") or []))
+        self.lists.update(source.get("lists") or {})
+        self.rules.update(source.get("expansion_rules") or {})
+
+    def without_intents(self) -> _Grammar:
+        """Another one with the same lists and rules."""
+        other = _Grammar(self.language, self.names, self.skip_words)
+        other.lists, other.rules = dict(self.lists), dict(self.rules)
+        return other
 
     def data(self) -> dict[str, Any]:
         """What hassil needs and no more: without responses, and with the lists that a sentence can reach (they are
@@ -106,21 +70,62 @@ class Sentences:
         Home Assistant fills {name}, {area} and {floor} with what stands in a house; where nobody has told us what
         stands in ours, they are empty, and sentences with them match nothing.
         """
-        lists = self._data["lists"] | {kind: {"values": values} for kind, values in self._names.items()}
+        lists = self.lists | {kind: {"values": values} for kind, values in self.names.items()}
         empty = frozenset(kind for kind in _HOUSE if not lists.get(kind, {}).get("values"))
         intents = {}
-        for name, one in self._data["intents"].items():
-            if groups := [group for group in (_possible(group, empty) for group in one["data"]) if group["sentences"]]:
+        for name, all_groups in self.intents.items():
+            if groups := [group for group in (_possible(group, empty) for group in all_groups) if group["sentences"]]:
                 intents[name] = {"data": groups}
-        rules = self._data["expansion_rules"]
-        reached = {name: _alone(lists.get(name, {"values": []})) for name in _lists_reached(rules, intents)}
+        reached = {name: _alone(lists.get(name, {"values": []})) for name in _lists_reached(self.rules, intents)}
         return {
-            "language": self._language,
+            "language": self.language,
             "intents": intents,
             "lists": reached,
-            "expansion_rules": rules,
-            "skip_words": self._data["skip_words"],
+            "expansion_rules": self.rules,
+            "skip_words": self.skip_words,
         }
+
+
+class Sentences:
+    """All that is understood in one language."""
+
+    def __init__(self, language: str, wanted: frozenset[str], names: Mapping[str, list[dict[str, str]]]) -> None:
+        """`wanted`: the intents to load of those that we know; `names`: what stands in the house, as hassil's values,
+        by list. `language` as `known_language` gives it."""
+        self.examples: dict[str, list[str]] = {}
+        """Of the user's intents: phrases that mean them."""
+        self.notes: list[str] = []
+        """What is wrong with the user's files, for him to read."""
+        theirs = home_assistant_intents.get_intents(language) or {}
+        self._grammar = _Grammar(language, names, list(theirs.get("skip_words", [])))
+        for source in (theirs, *_ours(language)):
+            self._grammar.take(source, wanted)
+
+    def data(self) -> dict[str, Any]:
+        """For hassil."""
+        return self._grammar.data()
+
+    def add_folder(self, folder: Path) -> None:
+        """The user's files for this language: `*.yaml` in the folder of its name, in the order of their names."""
+        language = self._grammar.language
+        for name in dict.fromkeys((language, language.partition("-")[0])):
+            for path in sorted((folder / name).glob("*.yaml")):
+                try:
+                    self._add_file(path)
+                except ConfigError as error:
+                    self.notes.append(f"{error.message}; this file is left out")
+
+    def _add_file(self, path: Path) -> None:
+        source = read_file(path)
+        examples = examples_of(path, source)
+        check_templates(path, source, self._grammar.rules, {*self._grammar.lists, *self._grammar.names, *_HOUSE})
+        _try(path, source, self._grammar.without_intents())
+        self._grammar.take(source)
+        for name, phrases in examples.items():
+            room = MAX_EXAMPLES - sum(map(len, self.examples.values()))
+            self.examples.setdefault(name, []).extend(phrases[:room])
+            if len(phrases) > room:
+                self.notes.append(f"{path}: at most {MAX_EXAMPLES} examples are taken; some of {name} are left out")
 
 
 def _ours(language: str) -> Iterator[dict[str, Any]]:
@@ -185,99 +190,14 @@ def _lists_reached(rules: Mapping[str, str], intents: Mapping[str, Any]) -> set[
     return set(re.findall(r"\{(\w+)", text))
 
 
-# --- files of the user's --------------------------------------------------------------------------------------------
-def _read(path: Path) -> dict[str, Any]:
-    """Raises `ConfigError` with file, line and reason for what is no file of sentences."""
+def _try(path: Path, source: Mapping[str, Any], grammar: _Grammar) -> None:
+    """By itself: everybody's sentences once more for each file would take as long as the whole load. Raises
+    `ConfigError` for what hassil cannot use, the file's lists and rules included."""
+    every = [f"<{name}>" for name in source.get("expansion_rules") or {}]
+    every += [f"{{{name}}}" for name in source.get("lists") or {}]
     try:
-        if path.stat().st_size > MAX_FILE:
-            raise ConfigError(f"{path} has more than {MAX_FILE // 1024} KiB")
-        found = yaml.safe_load(path.read_text("utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 text (byte {error.start})") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark is not None else ""
-        raise ConfigError(f"{path}{line}: {getattr(error, 'problem', None) or 'no YAML'}") from None
-    except RecursionError:
-        raise ConfigError(f"{path}: nested too deeply") from None
-    if not isinstance(found, dict) or not isinstance(found.get("intents", {}), dict):
-        raise ConfigError(f"{path}: `intents` is missing; a file has `intents: NAME: data: - sentences: [...]`")
-    unknown = sorted(set(map(str, found)) - {"language", "intents", *_MERGED})
-    if unknown:
-        raise ConfigError(f"{path}: `{unknown[0]}` is none of language, intents, {', '.join(_MERGED)}")
-    for key in _MERGED:
-        if not isinstance(found.get(key) or {}, dict):
-            raise ConfigError(f"{path}: `{key}` is no table of names")
-    return found
-
-
-def _examples(path: Path, source: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Also checks the shape of every intent."""
-    found: dict[str, list[str]] = {}
-    for name, intent in source.get("intents", {}).items():
-        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,63}", name):
-            raise ConfigError(f"{path}: {str(name)[:80]!a} is no name of an intent; one looks like OrderCoffee")
-        if not isinstance(intent, dict) or not set(intent) <= {"data", "examples"} or not intent:
-            raise ConfigError(f"{path}: intent {name} has `data` or `examples`, and nothing else")
-        groups = intent.get("data") or []
-        if not isinstance(groups, list):
-            raise ConfigError(f"{path}: intent {name}: `data` is a list")
-        for group in groups:
-            sentences = group.get("sentences") if isinstance(group, dict) else None
-            if not isinstance(sentences, list) or not all(isinstance(one, str) for one in sentences):
-                raise ConfigError(f"{path}: intent {name}: each entry of `data` has `sentences`, a list of texts")
-        examples = intent.get("examples") or []
-        if not isinstance(examples, list) or not all(isinstance(one, str) and one.strip() for one in examples):
-            raise ConfigError(f"{path}: intent {name}: `examples` is a list of texts")
-        if examples:
-            found[name] = examples
-    return found
-
-
-def _check_templates(path: Path, source: Mapping[str, Any], known: Mapping[str, Any], names: set[str]) -> None:
-    """Raises `ConfigError` with the line of a sentence that hassil cannot parse or that names an unknown rule."""
-    rules = known["expansion_rules"] | (source.get("expansion_rules") or {})
-    lists = {*known["lists"], *(source.get("lists") or {}), *names, "name", "area", "floor"}
-    _check_circles(path, rules)
-    sentences = [
-        sentence
-        for intent in source.get("intents", {}).values()
-        for group in intent.get("data") or []
-        for sentence in group["sentences"]
-    ]
-    for text in (*sentences, *(source.get("expansion_rules") or {}).values()):
-        reason = ""
-        try:
-            parse_sentence(str(text))
-        except (ParseError, ValueError, IndexError, RecursionError) as error:
-            reason = str(error) or "it cannot be parsed"
-        unknown = [name for name in re.findall(r"<(\w+)>", str(text)) if name not in rules]
-        if unknown:
-            reason = f"there is no expansion rule <{unknown[0]}>"
-        strange = [name for name in re.findall(r"\{(\w+)", str(text)) if name not in lists]
-        if strange:
-            reason = f"there is no list {{{strange[0]}}}"
-        if reason:
-            raise ConfigError(f"{path}{_line_of(path, str(text))}: {str(text)[:80]!r}: {reason}")
-
-
-def _check_circles(path: Path, rules: Mapping[str, Any]) -> None:
-    """Raises `ConfigError` for a rule that leads back to itself."""
-    leads = {name: set(re.findall(r"<(\w+)>", str(rule))) for name, rule in rules.items()}
-    for name in leads:
-        seen: set[str] = set()
-        new = set(leads[name])
-        while new:
-            seen |= new
-            new = {more for one in new for more in leads.get(one, ())} - seen
-        if name in seen:
-            raise ConfigError(f"{path}: the expansion rule <{name}> leads back to itself")
-
-
-def _line_of(path: Path, text: str) -> str:
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
-        if text and text in line:
-            return f", line {number}"
-    return ""
+        grammar.take(source)
+        grammar.take({"intents": {"All": {"data": [{"sentences": every}]}}})
+        hassil.recognize_best("warm up", Intents.from_dict(grammar.data()))
+    except Exception as error:  # noqa: BLE001 - hassil raises anything; a file of the user's must not end the stage
+        raise ConfigError(f"{path}: {type(error).__name__}: {error}"[:300]) from None

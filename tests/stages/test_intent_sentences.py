@@ -183,3 +183,21 @@ def test_rules_of_english_leave_the_words_of_other_languages_alone() -> None:
 )
 def test_only_what_is_looked_for_is_the_search(text: str, slots: dict[str, str]) -> None:
     assert ask(made(names={"area": ["kitchen"]}), text).slots == slots
+
+
+def test_many_examples_are_bounded_over_all_files_and_told(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        f"{name}.yaml": f"intents: {{{name.upper()}: {{examples: [{', '.join(f'{name} {n}' for n in range(200))}]}}}}"
+        for name in ("a", "b")
+    }
+    engine = made(folders=[folder(tmp_path, files)])
+    (note,) = engine.info.notes
+    assert "b.yaml" in note
+    assert "at most 300" in note
+
+
+def test_a_list_of_the_users_that_hassil_cannot_use_is_told_though_no_sentence_of_his_needs_it(tmp_path: Path) -> None:
+    file = "intents: {Tea: {data: [{sentences: [tea]}]}}\nlists: {volume: {range: {from: 1, to: 5, step: 0}}}"
+    engine = made(folders=[folder(tmp_path, {"broken.yaml": file})])
+    assert "broken.yaml" in engine.info.notes[0]
+    assert ask(engine, "set the volume to 30 percent").slots == {"volume_level": 30}
