@@ -8,7 +8,8 @@ from assistant.speech_numbers import Rule, decade, in_words, ordinal, year
 
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
            "December")  # fmt: skip
-_MONTH = "|".join([*_MONTHS, *(month[:3] for month in _MONTHS if month != "May"), "Sept"])
+_SHORT_MONTH = "|".join([*(month[:3] for month in _MONTHS if month != "May"), "Sept"])
+_MONTH = "|".join([*_MONTHS, _SHORT_MONTH])
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _DAY = "Mon|Tues|Tue|Wed|Thurs|Thur|Thu|Fri|Sat|Sun"
 _YEAR_CUE = "in|since|from|until|till|by|before|circa|years?|between|during|early|late|born|died"
@@ -40,8 +41,8 @@ def time(text: str, half: str = "", *, short: bool = False) -> str:
         said = "midnight"
     else:
         said = f"{hour} o'clock" if hour <= 12 else f"{hour} hundred hours"
-    if rest and (rest[0] or not minute):
-        said += f" and {rest[0]} second{'' if rest[0] == 1 else 's'}" if rest[0] else ""
+    if rest and rest[0]:
+        said += f" and {rest[0]} second{'' if rest[0] == 1 else 's'}"
     return f"{said} {half.upper()}M" if half else said
 
 
@@ -195,9 +196,7 @@ def days() -> tuple[Rule, ...]:
             _day_before_month,
         ),
         (
-            re.compile(
-                rf"\b({'|'.join(month[:3] for month in _MONTHS if month != 'May')}|Sept)\.?(?=\s+{_CENTURY}\d\d\b)"
-            ),
+            re.compile(rf"\b({_SHORT_MONTH})\.?(?=\s+{_CENTURY}\d\d\b)"),
             lambda m: _month(m[1]),
         ),
     )

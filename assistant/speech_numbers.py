@@ -107,7 +107,7 @@ def _power(match: re.Match[str]) -> str:
 
 
 def _scientific(match: re.Match[str]) -> str:
-    return f"{match[1]} times 10 to the power of {match[2].lstrip('+').replace('-', 'minus ').lstrip('0')}"
+    return f"{match[1]} times 10 to the power of {str(int(match[2])).replace('-', 'minus ')}"
 
 
 def _ruler(match: re.Match[str]) -> str:
@@ -120,12 +120,18 @@ def _difference(match: re.Match[str]) -> str:
     return f"{match[1]} {'minus' if first > second or match[3] else 'to'} {match[2]}"
 
 
-def before_units() -> tuple[Rule, ...]:
-    """Fractions' signs, scientific notation and ranges: what changes where a number ends."""
+def signs() -> tuple[Rule, ...]:
+    """Signs that belong to a number, before anything looks for numbers."""
     return (
         (re.compile("[" + "".join(_VULGAR) + "]"), lambda m: " " + _VULGAR[m[0]]),
         (re.compile(r"−\s?(?=\d)"), "-"),
         (re.compile(r"(?<![\w.,])\.(?=\d)"), "0."),
+    )
+
+
+def before_units() -> tuple[Rule, ...]:
+    """Scientific notation and ranges: what changes where a number ends."""
+    return (
         (re.compile(r"(?<![\d.,])([1-9]\d{0,2}(?: \d{3}){2,6})(?![\d.])"), lambda m: m[1].replace(" ", ",")),
         (re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,3})(?!\w)"), _scientific),
         (re.compile(r"(?<![\d.,])(\d{1,3}(?:,\d{3})*),000th\b"), r"\1 thousandth"),
