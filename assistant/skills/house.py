@@ -6,7 +6,7 @@ Whoever registered the intent was asked before (`pipeline_handled`). Imports the
 from __future__ import annotations
 
 from assistant.skills.context import Context
-from assistant.skills.registry import Skill, Slots, skill
+from assistant.skills.registry import Slots, skill
 from assistant.skills.words import folded, text
 
 OWN_NAMES = frozenset({"", "assistant", "you", "your", "yourself", "volume", "sound", "speaker", "your voice"})
@@ -39,8 +39,7 @@ def _absent(does: str, *intents: str) -> None:
         del slots, context
         return nobody(does)
 
-    told: Skill = tell
-    skill(*intents)(told)
+    skill(*intents)(tell)
 
 
 _absent(_MUSIC, *_MUSIC_INTENTS)

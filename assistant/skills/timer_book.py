@@ -7,7 +7,7 @@ the wall clock, which alone says how long the machine was off. A wall clock that
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -170,7 +170,3 @@ def _timer(row: Any, now: float, passed: float) -> _Timer:
     if not (-1e9 < left <= MOST_S + 1 and 0 <= total <= 1e9):  # false for NaN, too
         raise ValueError(f"a timer has {left} s left of {total} s")
     return _Timer(str(int(row["id"])), name[:100], total, state, left if state == "paused" else now + left - passed)
-
-
-def ids(timers: Collection[TimerStatus]) -> tuple[str, ...]:
-    return tuple(timer.id for timer in timers)
