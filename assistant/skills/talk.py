@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from assistant.skills.context import Context
 from assistant.skills.registry import Slots, handled_intents, skill
-from assistant.skills.timers import silenced
+from assistant.skills.timers import silence
 from assistant.skills.words import listed
 
 _OTHERS = {
@@ -25,7 +25,8 @@ _KNOWN = frozenset(intent for intents in _OTHERS.values() for intent in intents)
 async def never_mind(slots: Slots, context: Context) -> str:
     """ "Okay." A timer that rings falls silent."""
     del slots
-    await silenced(context.timers)
+    if context.timers is not None:
+        await silence(context.timers)
     return "Okay."
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from assistant.messages_timers import TimerStatus
 from assistant.skills.context import Context, Kept, Timers, TooMany
 from assistant.skills.registry import Missing, Slots, skill
@@ -66,11 +68,8 @@ async def _change(slots: Slots, context: Context, sign: int) -> str:
         return f"The {called(timer)} has only {left(timer)}; it was not changed."
     if max(0.0, timer.left_s) + seconds > MOST_S and sign > 0:
         return f"That would be too long for a timer; {_MOST}."
-    changed = await _on(context.timers.add(timer.id, sign * seconds))
-    if changed is None:
-        return _gone(timer)
     done = f"Added {duration(seconds)} to" if sign > 0 else f"Took {duration(seconds)} off"
-    return f"{done} the {called(timer)}; {left(changed.timer)}.{_rest(choice)}" + _unless(changed.kept)
+    return await _changed(timer, choice, context.timers.add(timer.id, sign * seconds), f"{done} the {called(timer)};")
 
 
 @skill("HassPauseTimer")
@@ -85,10 +84,7 @@ async def pause(slots: Slots, context: Context) -> str:
         return f"The {called(timer)} has ended already."
     if timer.state == "paused":
         return f"The {called(timer)} is paused already, with {left(timer)}."
-    changed = await _on(context.timers.pause(timer.id))
-    if changed is None:
-        return _gone(timer)
-    return f"Paused the {called(timer)} with {left(changed.timer)}.{_rest(choice)}" + _unless(changed.kept)
+    return await _changed(timer, choice, context.timers.pause(timer.id), f"Paused the {called(timer)} with")
 
 
 @skill("HassUnpauseTimer")
@@ -101,10 +97,7 @@ async def resume(slots: Slots, context: Context) -> str:
         return choice.refusal
     if timer.state != "paused":
         return f"The {called(timer)} {_has(timer)}; it is not paused."
-    changed = await _on(context.timers.resume(timer.id))
-    if changed is None:
-        return _gone(timer)
-    return f"The {called(timer)} goes on; {left(changed.timer)}.{_rest(choice)}" + _unless(changed.kept)
+    return await _changed(timer, choice, context.timers.resume(timer.id), f"The {called(timer)} goes on;")
 
 
 @skill("HassTimerStatus")
@@ -150,19 +143,18 @@ async def cancel_all(slots: Slots, context: Context) -> str:
     return f"Cancelled the {called(gone[0])}." if len(gone) == 1 else f"Cancelled all {len(gone)} timers."
 
 
-async def silenced(timers: Timers | None) -> bool:
-    """Ends what rings; whether anything did."""
-    ringing = [timer.id for timer in (timers.all() if timers is not None else ()) if timer.state == "ringing"]
-    return bool(timers is not None and ringing and await timers.cancel(*ringing))
+async def silence(timers: Timers) -> None:
+    """Ends what rings."""
+    await timers.cancel(*(timer.id for timer in timers.all() if timer.state == "ringing"))
 
 
-async def _on(work: object) -> Kept | None:
-    """None: the timer went while we talked of it."""
+async def _changed(timer: TimerStatus, choice: Choice, work: Awaitable[Kept], told: str) -> str:
+    """What was done, and how much is left now. The timer may have gone while we talked of it."""
     try:
-        done: Kept = await work  # type: ignore[misc]
+        changed, kept = await work
     except KeyError:
-        return None
-    return done
+        return _gone(timer)
+    return f"{told} {left(changed)}.{_rest(choice)}" + _unless(kept)
 
 
 def _gone(timer: TimerStatus) -> str:
