@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import functools
 import logging
 import os
@@ -88,11 +87,8 @@ class Timers:
 
     def _locked(self) -> bool:
         """For as long as this process lives. Raises `OSError`."""
-        self._file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = self._file.path.with_name(f".{self._file.path.name}.lock")
-        self._lock_fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock_fd = self._file.lock(wait=False)
         except BlockingIOError:
             log.warning("another daemon keeps its timers in %s; those of this one end with it", self._file.path)
             return False

@@ -7,13 +7,11 @@ A disk that stands still is an error after `DISK_S`.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import functools
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -74,23 +72,16 @@ class FileList:
         return await _soon(functools.partial(self._changed, change))
 
     def _changed(self, change: Callable[[list[str]], T]) -> T:
-        with self._locked():
+        lock = self._file.lock(wait=True)
+        try:
             before = list(self._file.load(_read) or ())
             after = list(before)
             result = change(after)
             if after != before:
                 self._file.save({"version": 1, "items": after})
             return result
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        self._file.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(self._file.path.with_name(f".{self._file.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            yield
         finally:
-            os.close(fd)
+            os.close(lock)
 
 
 async def _soon(work: Callable[[], T]) -> T:

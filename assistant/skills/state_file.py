@@ -6,6 +6,7 @@ Blocks; whoever has an event loop calls it in a thread.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import logging
 import os
@@ -48,6 +49,18 @@ class StateFile:
         """A name that is free; the last one is used again and again."""
         names = [self.path.with_name(f"{self.path.name}.damaged-{at}") for at in range(1, _MOST_DAMAGED + 1)]
         return next((name for name in names if not name.exists()), names[-1])
+
+    def lock(self, *, wait: bool) -> int:
+        """A descriptor that keeps other processes out until it is closed. Raises `OSError`; `BlockingIOError` where
+        somebody else has the lock and it shall not `wait`."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(self.path.with_name(f".{self.path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
 
     def save(self, data: Any) -> None:
         """It is on the disk when this returns. Raises `OSError`; the old one is still there then."""
