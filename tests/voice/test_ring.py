@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,10 @@ from assistant.audio.front_messages import Attend, Device, Release, Silence, Wok
 from assistant.errors import AssistantError, BusyNow, Cancelled, EngineFailed
 from assistant.messages import Outcome
 from assistant.query import Answer, Query
-from assistant.voice import Voice
 from assistant.voice_duck import Ducker
 from assistant.voice_ring import WORDS_EVERY, Ring, Ringer
 from tests.api.backend import report_of
-from tests.voice.test_voice import WOKE, Scene, ScriptedFront
+from tests.voice.test_voice import WOKE, Scene, ScriptedFront, playing
 
 BEAT_S = 0.01
 
@@ -54,29 +52,8 @@ class Ringing(Scene):
         return self.front.cues().count("timer")
 
 
-@contextlib.asynccontextmanager
-async def scene(**options: Any) -> AsyncIterator[Ringing]:
-    one = Ringing()
-
-    def front(take: Callable[..., None]) -> Any:
-        one.front = ScriptedFront(take)
-        return one.front
-
-    one.voice = Voice(
-        front=front,
-        answer=one.answer,
-        transcribe=one.transcribe,
-        emit=lambda name, data: one.events.append((name, data)),
-        ducker=options.pop("ducker", Ducker((), ())),
-        ring_beat_s=BEAT_S,
-        **options,
-    )
-    await one.voice.start()
-    try:
-        yield one
-    finally:
-        one.go.set()
-        await one.voice.close()
+def scene(**options: Any) -> AbstractAsyncContextManager[Ringing]:
+    return playing(Ringing(), ring_beat_s=BEAT_S, **options)
 
 
 async def silent(one: Ringing) -> None:

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -135,9 +136,16 @@ class Scene:
         await self.until(lambda: self.voice.state == "idle")
 
 
+S = TypeVar("S", bound=Scene)
+
+
+def scene(**options: Any) -> AbstractAsyncContextManager[Scene]:
+    return playing(Scene(), **options)
+
+
 @contextlib.asynccontextmanager
-async def scene(**options: Any) -> AsyncIterator[Scene]:
-    one = Scene()
+async def playing(one: S, **options: Any) -> AsyncIterator[S]:
+    """`options`: of its voice."""
 
     def front(take: Callable[[FromFront], None]) -> Any:
         one.front = ScriptedFront(take)
@@ -148,8 +156,7 @@ async def scene(**options: Any) -> AsyncIterator[Scene]:
         answer=one.answer,
         transcribe=one.transcribe,
         emit=lambda name, data: one.events.append((name, data)),
-        ducker=Ducker((), ()),
-        **options,
+        **{"ducker": Ducker((), ()), **options},
     )
     await one.voice.start()
     try:
