@@ -9,6 +9,7 @@ import pytest
 
 from assistant.errors import ModelDamaged
 from assistant.stages.word_table import GROUP, WordTable, quantised, write_table
+from tests.stages.damage import HARMS, damaged
 
 
 def _table(rows: int = 50, columns: int = 3 * GROUP) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
@@ -46,15 +47,9 @@ def test_a_word_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         WordTable(tmp_path / "w.bin").gather([50])
 
 
-@pytest.mark.parametrize("harm", ["cut", "longer", "empty", "other magic", "missing"])
+@pytest.mark.parametrize("harm", HARMS)
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path, harm: str) -> None:
     path = tmp_path / "w.bin"
     write_table(_table(), path)
-    data = path.read_bytes()
-    path.unlink()
-    if harm != "missing":
-        path.write_bytes(
-            {"cut": data[:-3], "longer": data + b"x", "empty": b"", "other magic": b"XXXX" + data[4:]}[harm]
-        )
     with pytest.raises(ModelDamaged, match="install again"):
-        WordTable(path)
+        WordTable(damaged(path, harm))

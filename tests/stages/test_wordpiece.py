@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 from assistant.errors import ModelDamaged
 from assistant.stages.wordpiece import BEGIN, END, UNKNOWN, WordPiece, words, write_vocabulary
+from tests.stages.damage import HARMS, damaged
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "assistant/data/intents-en/vocabulary.bin"
@@ -88,18 +89,12 @@ def test_a_lone_surrogate_is_passed_over(small: WordPiece) -> None:
     assert small.encode("play\ud800", 8) == [1, 3, 2]
 
 
-@pytest.mark.parametrize("harm", ["cut", "longer", "empty", "other magic", "missing"])
+@pytest.mark.parametrize("harm", HARMS)
 def test_a_file_that_is_no_vocabulary_is_refused(tmp_path: Path, harm: str) -> None:
     path = tmp_path / "v.bin"
     write_vocabulary(SMALL, path)
-    data = path.read_bytes()
-    path.unlink()
-    if harm != "missing":
-        path.write_bytes(
-            {"cut": data[:-3], "longer": data + b"x", "empty": b"", "other magic": b"XXXX" + data[4:]}[harm]
-        )
     with pytest.raises(ModelDamaged, match="install again"):
-        WordPiece(path)
+        WordPiece(damaged(path, harm))
 
 
 def test_a_vocabulary_without_the_special_tokens_is_refused(tmp_path: Path) -> None:
