@@ -60,6 +60,23 @@ async def home(
         await one.queries.close()
 
 
+@asynccontextmanager
+async def counted_turns() -> AsyncIterator[list[None]]:
+    """One entry for each turn that another task of this loop has meanwhile."""
+    turns: list[None] = []
+
+    async def count() -> None:
+        while True:
+            await asyncio.sleep(0)
+            turns.append(None)
+
+    counting = asyncio.create_task(count())
+    try:
+        yield turns
+    finally:
+        counting.cancel()
+
+
 def sound_of(pcm: bytes, **format: int) -> list[Any]:
     """As Home Assistant sends it: in pieces of a tenth of a second."""
     size = format["rate"] // 10 * format["width"] * format["channels"]

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from assistant.api.wyoming.sound import Room
-from tests.api.wyoming.homes import OURS, heard, home, said, sound_of, until
+from tests.api.wyoming.homes import OURS, counted_turns, heard, home, said, sound_of, until
 
 
 def test_whoever_leaves_in_the_middle_of_a_recording_gives_its_room_back(tmp_path: Path) -> None:
@@ -28,22 +28,15 @@ def test_whoever_leaves_in_the_middle_of_a_recording_gives_its_room_back(tmp_pat
 
 
 def test_others_have_their_turn_in_a_flood_of_events(tmp_path: Path) -> None:
-    events, turns = 1_000, 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            await asyncio.sleep(0)
-            turns += 1
+    events = 1_000
 
     async def run() -> None:
         async with home(tmp_path) as one:
             reader, writer = await asyncio.open_connection(*one.bridge.address)
-            counting = asyncio.create_task(count())
-            writer.write(b'{"type": "transcribe"}\n' * events + b'{"type": "ping"}\n')
-            assert b"pong" in await reader.readline()
-            counting.cancel()
+            async with counted_turns() as turns:
+                writer.write(b'{"type": "transcribe"}\n' * events + b'{"type": "ping"}\n')
+                assert b"pong" in await reader.readline()
             writer.close()
-            assert turns > events
+            assert len(turns) > events
 
     asyncio.run(run())

@@ -9,6 +9,7 @@ import pytest
 
 from assistant.api.wyoming.sound import OURS, Format, Recording, Room, checked
 from assistant.errors import BadAudio, BusyNow
+from tests.api.wyoming.homes import counted_turns
 from tests.speech_corpus import tone
 
 TONE = (tone(440, 1.0) * 32767).astype(np.int32)
@@ -61,24 +62,15 @@ def test_a_format_may_change_in_between() -> None:
 
 
 def test_others_have_their_turn_while_sound_is_converted() -> None:
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            await asyncio.sleep(0)
-            turns += 1
-
     async def run() -> None:
-        counting = asyncio.create_task(count())
         recording = Recording(Room())
-        for number in range(3):
-            await recording.add(bytes(2**20), Format(4_000 + number, 1, 1))
-        counting.cancel()
+        async with counted_turns() as turns:
+            for number in range(3):
+                await recording.add(bytes(2**20), Format(4_000 + number, 1, 1))
         assert len(recording.finish()) == pytest.approx(3 * 2**20 * 4 * 2, rel=0.01)
+        assert len(turns) > 3 * 32
 
     asyncio.run(run())
-    assert turns > 3 * 32
 
 
 def test_recordings_have_a_length_and_a_room_together() -> None:
