@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator
@@ -83,8 +84,8 @@ CANNOT = (
 class Household:
     """A daemon with the home beside it."""
 
-    def __init__(self, place: Place, home: Program, client: Client) -> None:
-        self._place, self._home, self._client = place, home, client
+    def __init__(self, home: Program, client: Client) -> None:
+        self._home, self._client = home, client
 
     def ask(self, text: str) -> wire.Report:
         asked = self._client.ask(wire.Ask(text=text, speech=False))
@@ -109,12 +110,18 @@ def place() -> Iterator[Place]:
         yield made
 
 
-@pytest.fixture
-def household(place: Place) -> Iterator[Household]:
+@contextlib.contextmanager
+def home_at(place: Place) -> Iterator[Household]:
     with Program(place.folder, "home.py") as home, Client(place.runtime) as client:
         home.read_until("ready")
         home.said = ""
-        yield Household(place, home, client)
+        yield Household(home, client)
+
+
+@pytest.fixture
+def household(place: Place) -> Iterator[Household]:
+    with home_at(place) as one:
+        yield one
 
 
 def test_a_day_in_the_home_in_peoples_own_words(household: Household) -> None:
@@ -159,7 +166,7 @@ def test_questions_are_no_commands_beside_a_home(household: Household) -> None:
 
 def test_when_the_home_leaves_its_names_go_and_it_is_said_that_nobody_can_do_it(place: Place) -> None:
     with Client(place.runtime) as client:
-        report = Household(place, Program.__new__(Program), client).ask("turn on the kitchen lamp")
+        report = Household(Program.__new__(Program), client).ask("turn on the kitchen lamp")
     assert report.outcome is Outcome.HANDLED
     assert report.reply.startswith("No program is connected that controls ")
 
@@ -167,10 +174,7 @@ def test_when_the_home_leaves_its_names_go_and_it_is_said_that_nobody_can_do_it(
 def test_a_song_and_its_story_in_chinese() -> None:
     with Place() as place:
         place.daemon("--set", "stages.intent.language=zh")
-        with Program(place.folder, "home.py") as home, Client(place.runtime) as client:
-            home.read_until("ready")
-            home.said = ""
-            household = Household(place, home, client)
+        with home_at(place) as household:
             report = household.ask("播放周杰伦的七里香并告诉我这首歌的创作背景")
             assert report.intent.name == "HassMediaSearchAndPlay"
             assert report.intent.slots == {"search_query": "周杰伦的七里香"}
