@@ -41,8 +41,9 @@ class Wishes:
     def look(self, event: Event) -> None:
         """Raises nothing: a request is worked off in whatever language there is."""
         stage = _STAGES.get(event.type)
-        for what, wish in () if stage is None else _wishes(event):
-            assert stage is not None
+        if stage is None:
+            return
+        for what, wish in _wishes(event):
             if (stage, what, wish) in self._seen or len(self._seen) >= _MOST:
                 continue
             self._seen.add((stage, what, wish))
