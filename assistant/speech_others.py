@@ -1,4 +1,5 @@
-"""What little is said of German, French, Chinese and Korean text; all else is left to espeak-ng. Pure; imports nothing.
+"""What little is said of German, French, Chinese and Korean text; all else is left to espeak-ng. Pure; imports
+`speech_numbers` for its `Rule`.
 
 espeak-ng knows the numbers, the percent sign and the currencies of these languages (checked by its phonemes), but says
 "k m" for kilometers in all but French, leaves out the dash of a range, and reads "%" and "°C" in Chinese and Korean in
@@ -8,9 +9,11 @@ English.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+
+from assistant.speech_numbers import Rule
 
 _NUMBER = r"(?<![\d.,])\d{1,15}(?:[.,]\d{1,15}){0,5}"
 """Bounded, so that a thousand of digits and dots take no second."""
@@ -93,7 +96,7 @@ def spell_out(language: str, text: str) -> str:
 
 
 @lru_cache(maxsize=8)
-def _rules(language: str) -> tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str] | str], ...]:
+def _rules(language: str) -> tuple[Rule, ...]:
     words = WORDS.get(language)
     if words is None:
         return ()
@@ -106,7 +109,7 @@ def _rules(language: str) -> tuple[tuple[re.Pattern[str], Callable[[re.Match[str
     )
 
 
-def _own(language: str) -> tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str] | str], ...]:
+def _own(language: str) -> tuple[Rule, ...]:
     if language != "de":
         return ()
     return (
