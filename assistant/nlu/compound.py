@@ -113,13 +113,14 @@ _ALONE = {
 def requests(text: str, one: One, language: str = "en") -> list[IntentMatch]:
     """The requests of a sentence: commands in their order, and behind them at most one question (`name` None), whose
     `text` is what the LLM shall be asked. `one` says what a sentence means by itself; it is asked a few times."""
+    one = functools.lru_cache(None)(one)  # a sentence that has no cut is asked about again at the end
     whole = one(text)
     if whole.name and whole.score >= 1:
         return [whole]
     words = _LANGUAGES.get(language.partition("-")[0].partition("_")[0])
     if words is None or len(text) > 400 or len(text.split()) > MAX_WORDS:
         return [whole]
-    found = _Cutter(functools.lru_cache(None)(one), words, language).cut(text, MAX_CUTS)
+    found = _Cutter(one, words, language).cut(text, MAX_CUTS)
     commands = [part for part in found if part.name]
     questions = [part.text for part in found if not part.name]
     if not questions and (_said_twice(found, whole) or _points_back(found, whole)):
