@@ -14,8 +14,6 @@ import unicodedata
 from assistant.speech_language import Language, language
 from assistant.speech_letters import readable
 
-CODE_MENTION = language("en").code_mention
-
 _FENCE = re.compile(r"```|~~~")
 _RULER = re.compile(r"[\s*_=~+|:.—–-]*\Z")
 _TABLE_ROW = re.compile(r"\s*\|(.+?)\|?\s*\Z")

@@ -14,7 +14,7 @@ from assistant.config_sections import Stages, Tts
 from assistant.daemon_stages import stage_spec
 from assistant.messages import Stage
 from assistant.model_store.store import ModelStore
-from assistant.speech_text import CODE_MENTION, SpeechText, speakable
+from assistant.speech_text import SpeechText, speakable
 
 GOLDEN = [
     (path.stem, *line.split("\t"))
@@ -23,6 +23,7 @@ GOLDEN = [
 ]
 """Language, shown, spoken."""
 
+CODE_MENTION = "Code omitted."
 LANGUAGES = ("en", "de", "fr", "zh", "ko", "ja", "ru", "xx")
 
 MARKDOWN = [
