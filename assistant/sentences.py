@@ -109,9 +109,9 @@ class SentenceSplitter:
         return pieces
 
 
-def pieces(text: str, *, clause_first: bool = False, max_chars: int = MAX_CHARS) -> list[str]:
-    """Of a whole text."""
-    splitter = SentenceSplitter(clause_first=clause_first, max_chars=max_chars)
+def pieces(text: str, *, max_chars: int = MAX_CHARS) -> list[str]:
+    """Of a whole text, of which nobody waits for the first clause."""
+    splitter = SentenceSplitter(clause_first=False, max_chars=max_chars)
     return [*splitter.feed(text), *splitter.flush()]
 
 
