@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from assistant.messages import IntentMatch
 
@@ -39,12 +39,17 @@ class _Words:
     """In a question: what follows is no request."""
     back: re.Pattern[str]
     spaced: bool = True
+    alone: Mapping[str, str] = field(default_factory=dict)
+    """Conjunctions that are the end of a verb, and how it ends alone."""
+
+
+def _between(conjunctions: str, more: str = "") -> re.Pattern[str]:
+    """Marks, or conjunctions (with `more` behind them) that may have marks before them."""
+    return re.compile(rf"(?:\s*[,;.]\s*|\s+)(?:(?:{conjunctions})\s+)+{more}|\s*[,;.?!]\s+", re.I)
 
 
 _EN = _Words(
-    between=re.compile(
-        r"(?:\s*[,;.]\s*|\s+)(?:(?:and|then|also|plus)\s+)+(?:after that\s+|please\s+)?|\s*[,;.?!]\s+", re.I
-    ),
+    between=_between("and|then|also|plus", more=r"(?:after that\s+|please\s+)?"),
     asks=re.compile(
         r"(?:please |can you |could you |would you )?(?:tell|explain|describe|say|who|whos|what|whats|when|where|which"
         r"|why|how|is|are|was|were|do|does|did|has|have|give me|define|name|recommend|suggest|sing|read|write"
@@ -62,7 +67,7 @@ _EN = _Words(
     back=re.compile(r"\b(?:it|this song|that song|the song|this one|that one|this track|that|this)\b(?!\s+is\b)", re.I),
 )
 _DE = _Words(
-    between=re.compile(r"(?:\s*[,;.]\s*|\s+)(?:(?:und|dann|danach|außerdem)\s+)+|\s*[,;.?!]\s+", re.I),
+    between=_between("und|dann|danach|außerdem"),
     asks=re.compile(
         r"(?:bitte )?(?:sage?|erzähle?|erkläre?|nenne?|wer|was|wann|wo|warum|wie|welche\w*|ist|sind)\b", re.I
     ),
@@ -71,7 +76,7 @@ _DE = _Words(
     back=re.compile(r"\b(?:dieses lied|diesen song|das lied|es)\b", re.I),
 )  # fmt: skip
 _FR = _Words(
-    between=re.compile(r"(?:\s*[,;.]\s*|\s+)(?:(?:et|puis|ensuite|aussi)\s+)+|\s*[,;.?!]\s+", re.I),
+    between=_between("et|puis|ensuite|aussi"),
     asks=re.compile(
         r"(?:dis|dites|raconte|explique|donne|qui|que|quoi|quand|où|pourquoi|comment|quel\w*|est-ce)\b", re.I
     ),
@@ -95,19 +100,17 @@ _KO = _Words(
     orders=None,
     supposes=re.compile(r"만약"),
     back=re.compile(r"이 노래|그 노래|이 곡"),
+    alone={
+        "하고": "해줘",
+        "주고": "줘",
+        "해주고": "해줘",
+        "틀고": "틀어줘",
+        "켜고": "켜줘",
+        "끄고": "꺼줘",
+        "재생하고": "재생해줘",
+    },
 )
 _LANGUAGES = {"en": _EN, "de": _DE, "fr": _FR, "zh": _ZH, "ko": _KO}
-_KEPT = {"ko": re.compile(r"(하고|주고|해주고|틀고|켜고|끄고|재생하고)\s*\Z")}
-"""Conjunctions that are the end of a verb, and how it ends alone."""
-_ALONE = {
-    "하고": "해줘",
-    "주고": "줘",
-    "해주고": "해줘",
-    "틀고": "틀어줘",
-    "켜고": "켜줘",
-    "끄고": "꺼줘",
-    "재생하고": "재생해줘",
-}
 
 
 def requests(text: str, one: One, language: str = "en") -> list[IntentMatch]:
@@ -120,7 +123,7 @@ def requests(text: str, one: One, language: str = "en") -> list[IntentMatch]:
     words = _LANGUAGES.get(language.partition("-")[0].partition("_")[0])
     if words is None or len(text) > 400 or len(text.split()) > MAX_WORDS:
         return [whole]
-    found = _Cutter(one, words, language).cut(text, MAX_CUTS)
+    found = _Cutter(one, words).cut(text, MAX_CUTS)
     commands = [part for part in found if part.name]
     questions = [part.text for part in found if not part.name]
     if not questions and (_said_twice(found, whole) or _points_back(found, whole)):
@@ -151,10 +154,9 @@ def _points_back(found: list[IntentMatch], whole: IntentMatch) -> bool:
 
 
 class _Cutter:
-    def __init__(self, one: One, words: _Words, language: str) -> None:
+    def __init__(self, one: One, words: _Words) -> None:
         """`one` remembers what it was asked."""
         self._one, self._words = one, words
-        self._kept = _KEPT.get(language.partition("-")[0])
 
     def cut(self, text: str, cuts: int) -> list[IntentMatch]:
         """At the first place that holds, and so on with the rest."""
@@ -170,11 +172,8 @@ class _Cutter:
 
     def _places(self, text: str) -> Iterator[tuple[str, str]]:
         for found in itertools.islice(self._words.between.finditer(text), MAX_CUTS * 2):
-            left, right = text[: found.start()], text[found.end() :].strip(_ENDS)
-            verb = self._kept.match(found[0]) if self._kept else None
-            if verb:
-                left += _ALONE[verb[1]]
-            left = left.strip(_ENDS)
+            left = (text[: found.start()] + self._words.alone.get(found[0].strip(), "")).strip(_ENDS)
+            right = text[found.end() :].strip(_ENDS)
             if left and right:
                 yield left, right
 
@@ -194,7 +193,7 @@ class _Cutter:
 
 def _resolved(question: str, commands: list[IntentMatch], words: _Words) -> str:
     """The question with the thing that was named before it in the place of "it", when there is exactly one."""
-    things = {str(part.slots[slot]) for part in commands for slot in ("search_query",) if part.slots.get(slot)}
+    things = {str(part.slots["search_query"]) for part in commands if part.slots.get("search_query")}
     if len(things) != 1:
         return question
     thing = things.pop()
