@@ -1,4 +1,4 @@
-"""What differs between languages in numbers and durations, as tables. Another language is another table: `register`.
+"""What differs between languages in numbers and durations, as tables. Another language is another table.
 
 Pure; imports `words`.
 """
@@ -39,7 +39,6 @@ class Language:
     units: Mapping[str, int] = field(default_factory=dict)
     """Of time, in seconds."""
     percent: frozenset[str] = frozenset({"%"})
-    articles: frozenset[str] = frozenset()
     misheard: Mapping[str, int] = field(default_factory=dict)
     """What a recogniser writes for a number before a unit of time: "for minutes"."""
 
@@ -75,7 +74,6 @@ ENGLISH = Language(
         **dict.fromkeys(("week", "weeks"), WEEK),
     },
     percent=frozenset({"%", "percent", "percents", "pct"}),
-    articles=frozenset({"a", "an", "the", "my", "our", "that", "this", "your", "those", "these", "some"}),
     misheard={"to": 2, "too": 2, "for": 4, "fore": 4, "ate": 8, "won": 1, "tree": 3, "sex": 6, "tin": 10, "sicks": 6},
 )  # fmt: skip
 
@@ -110,16 +108,10 @@ GERMAN = Language(
         "viertelstunde": HOUR // 4,
     },
     percent=frozenset({"%", "prozent"}),
-    articles=frozenset({"der", "die", "das", "den", "dem", "ein", "eine", "einen", "mein", "meine", "meinen"}),
 )
 
 _DIGITS_ALONE = Language(small={}, units={"h": HOUR, "min": MINUTE, "s": SECOND})
 _LANGUAGES = {"en": ENGLISH, "de": GERMAN}
-
-
-def register(code: str, language: Language) -> None:
-    """For a file that adds a language; `code` as in "en"."""
-    _LANGUAGES[code] = language
 
 
 def language_of(code: str) -> Language:

@@ -126,8 +126,6 @@ def _decimals(words: Words, value: float, point: int, language: Language) -> tup
             digits += word
         elif small is not None and (small < 10 or not digits):
             digits += str(small)  # "point twenty five" is 0.25: the ten's own zero is overwritten below
-        elif small is not None:
-            break
         else:
             break
         index += 1

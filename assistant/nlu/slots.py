@@ -6,8 +6,6 @@ languages (`language`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from assistant.nlu import slots_home, slots_levels, slots_lists, slots_media, slots_search, slots_timers
 from assistant.nlu.durations import Slots
 from assistant.nlu.fillers import STOPS
@@ -20,23 +18,6 @@ _ANYWHERE = frozenset(
     {"HassMediaPlayerMute", "HassMediaPlayerUnmute", "HassMediaNext", "HassMediaPrevious", "HassMediaPause"}
     | {"HassMediaUnpause"}
 )
-_REQUIRED = {
-    "HassStartTimer": "duration",
-    "HassIncreaseTimer": "duration",
-    "HassDecreaseTimer": "duration",
-    "HassSetVolume": "volume_level",
-    "HassSetVolumeRelative": "volume_step",
-    "HassClimateSetTemperature": "temperature",
-    "HassShoppingListAddItem": "item",
-    "HassShoppingListCompleteItem": "item",
-    "HassTurnOn": "name",
-    "HassTurnOff": "name",
-    "HassLightSet": "name",
-}
-_ANY_OF = {
-    "duration": ("hours", "minutes", "seconds"),
-    "name": ("name", "area", "floor", "domain"),
-}
 _SHORT = 5
 
 
@@ -68,20 +49,6 @@ def slots_of(intent: str, text: str, house: House, language: str = "en") -> Slot
         case "HassGetCurrentDate":
             return slots_lists.date(words)
     return {}
-
-
-def required(intent: str) -> str | None:
-    """The slot without which the intent cannot be carried out: "duration" is any of hours, minutes, seconds, "name"
-    any of name, area, floor, domain. None = it needs none."""
-    return _REQUIRED.get(intent)
-
-
-def missing(intent: str, slots: Mapping[str, object]) -> str | None:
-    """The required slot when it is not there."""
-    wanted = _REQUIRED.get(intent)
-    if wanted is None or any(name in slots for name in _ANY_OF.get(wanted, (wanted,))):
-        return None
-    return wanted
 
 
 def answer_to(intent: str, wanted: str, text: str, house: House, language: str = "en") -> Slots | None:

@@ -54,9 +54,9 @@ def _pronoun(words: list[str], number: Number) -> bool:
     return words[number.start : number.end] == ["one"] and before not in _TO | {"by", "about"}
 
 
-def level(words: list[str], language: Language, taken: Iterable[int] = ()) -> int | float | None:
+def level(words: list[str], language: Language) -> int | float | None:
     """A level of 0-100 as it was said: also 150, or -5."""
-    found = free_numbers(words, language, taken)
+    found = free_numbers(words, language)
     named = named_level(words)
     if named is not None and all(number.fraction for number in found):
         return named
@@ -80,10 +80,10 @@ def percent(number: Number) -> int | float:
     return plain(round(number.value * 100)) if number.fraction and not number.percent else number.value
 
 
-def step(words: list[str], language: Language, taken: Iterable[int] = ()) -> int | float | str | None:
+def step(words: list[str], language: Language) -> int | float | str | None:
     """ "up", "down", or by how many percent points, with its sign."""
     way = direction(words)
-    found = free_numbers(words, language, taken)
+    found = free_numbers(words, language)
     if way is None or not found:
         return way
     by = [number for number in found if number.percent or (number.start and words[number.start - 1] == "by")]
@@ -152,9 +152,9 @@ def brightness_step(words: list[str], language: Language, number: Number) -> boo
     )
 
 
-def temperature(words: list[str], language: Language, taken: Iterable[int] = ()) -> int | float | None:
+def temperature(words: list[str], language: Language) -> int | float | None:
     """Degrees to be set; None of a step ("two degrees warmer"), which is no temperature."""
-    found = [number for number in free_numbers(words, language, taken) if not number.fraction]
+    found = [number for number in free_numbers(words, language) if not number.fraction]
     best: Number | None = None
     for number in found:
         after = words[number.end : number.end + 2]
@@ -181,6 +181,4 @@ def _is_hour(words: list[str], number: Number) -> bool:
     """ "by nine", "at 10 pm"."""
     before = words[number.start - 1] if number.start else ""
     after = words[number.end] if number.end < len(words) else ""
-    return after in ("am", "pm", "o'clock", "oclock") or (
-        before in ("by", "until", "till", "before") and number.value <= 12
-    )
+    return after in _HOURS or (before in ("by", "until", "till", "before") and number.value <= 12)

@@ -48,15 +48,6 @@ def joined(words: Sequence[str]) -> str:
     return " ".join(words)
 
 
-def find_phrase(words: Sequence[str], phrase: Sequence[str], start: int = 0) -> int:
-    """Where the phrase begins, or -1."""
-    size = len(phrase)
-    for index in range(start, len(words) - size + 1):
-        if tuple(words[index : index + size]) == tuple(phrase):
-            return index
-    return -1
-
-
 def trimmed(words: Sequence[str], before: frozenset[str], after: frozenset[str]) -> list[str]:
     """Without the words of `before` at the front and of `after` at the end."""
     first, last = 0, len(words)

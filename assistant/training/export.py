@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,16 +73,10 @@ def write_meta(folder: Path, threshold: float, temperature: float, nearness: flo
     (folder / META).write_bytes(msgspec.json.format(msgspec.json.encode(meta), indent=2) + b"\n")
 
 
-def logits_of(
-    folder: Path, texts: Sequence[str], tick: Callable[[int], None] = lambda done: None
-) -> NDArray[np.float32]:
+def logits_of(folder: Path, texts: Sequence[str]) -> NDArray[np.float32]:
     """float32 [n, classes], as the files on disk give them."""
     encoder = SentenceClassifier.load(folder, threads=2)
-    rows = []
-    for number, text in enumerate(texts):
-        rows.append(encoder.logits(text))
-        tick(number)
-    return np.stack(rows)
+    return np.stack([encoder.logits(text) for text in texts])
 
 
 def _mark(path: Path) -> FileMark:
