@@ -37,24 +37,21 @@ def silent_stdout() -> Iterator[None]:
 
 def json_to_mnn(graph: Path, out: Path) -> None:
     """Translates a graph in JSON to MNN's binary form. Raises `ModelError` when nothing was written."""
-    out.unlink(missing_ok=True)
-    with silent_stdout():
-        import _tools
-
-        _tools.mnnconvert(["mnnconvert", "-f", "JSON", "--modelFile", str(graph), "--MNNModel", str(out)])
-    if not out.is_file() or out.stat().st_size == 0:
-        raise ModelError(f"MNN wrote no graph to {out}; is the installed MNN the pinned version?")
+    _convert("JSON", graph, out)
 
 
 def onnx_to_mnn(graph: Path, out: Path, bits: int, block: int) -> None:
     """With weights of `bits` bits in blocks of `block`. Raises `ModelError` when nothing was written."""
+    weights = ["--weightQuantBits", str(bits), "--weightQuantBlock", str(block)]
+    _convert("ONNX", graph, out, *weights, "--bizCode", "intents")
+
+
+def _convert(kind: str, graph: Path, out: Path, *more: str) -> None:
     out.unlink(missing_ok=True)
     with silent_stdout():
         import _tools
 
-        files = ["--modelFile", str(graph), "--MNNModel", str(out)]
-        weights = ["--weightQuantBits", str(bits), "--weightQuantBlock", str(block)]
-        _tools.mnnconvert(["mnnconvert", "-f", "ONNX", *files, *weights, "--bizCode", "intents"])
+        _tools.mnnconvert(["mnnconvert", "-f", kind, "--modelFile", str(graph), "--MNNModel", str(out), *more])
     if not out.is_file() or out.stat().st_size == 0:
         raise ModelError(f"MNN wrote no graph to {out}; is the installed MNN the pinned version?")
 
