@@ -42,16 +42,11 @@ class LabelledWalker(Walker):
         self._slots: dict[str, Any] = {}
 
     def labelled(self, intent: str, count: int) -> Iterator[tuple[str, dict[str, Any]]]:
-        groups = [group for group in self._intents.intents[intent].data if group.sentences]
         for _ in range(count):
-            group = self._rng.choice(groups)
             self._slots = {}
-            rules = {**self._intents.expansion_rules, **(group.expansion_rules or {})}
-            try:
-                text = self._walk(self._rng.choice(group.sentences).expression, rules, 0)
-            except LookupError:
-                continue
-            yield " ".join(text.split()), {**(group.slots or {}), **self._slots}
+            if (walked := self._walked(intent)) is not None:
+                text, group = walked
+                yield text, {**(group.slots or {}), **self._slots}
 
     def _from_list(self, node: Any, rules: Mapping[str, Any], depth: int) -> str:
         values = self._intents.slot_lists.get(node.list_name)

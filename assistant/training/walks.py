@@ -49,16 +49,20 @@ class Walker:
 
     def sentences(self, intent: str, count: int) -> Iterator[str]:
         """`count` walks, or fewer where walks end at an empty list; evenly over the groups of templates."""
-        groups = [group for group in self._intents.intents[intent].data if group.sentences]
         for _ in range(count):
-            group = self._rng.choice(groups)
-            rules = {**self._intents.expansion_rules, **(group.expansion_rules or {})}
-            sentence = self._rng.choice(group.sentences)
-            try:
-                text = self._walk(sentence.expression, rules, 0)
-            except LookupError:
-                continue
-            yield " ".join(text.split())
+            if (walked := self._walked(intent)) is not None:
+                yield walked[0]
+
+    def _walked(self, intent: str) -> tuple[str, Any] | None:
+        """One sentence and the group of its template; None when the walk ended at an empty list."""
+        group = self._rng.choice([group for group in self._intents.intents[intent].data if group.sentences])
+        rules = {**self._intents.expansion_rules, **(group.expansion_rules or {})}
+        sentence = self._rng.choice(group.sentences)
+        try:
+            text = self._walk(sentence.expression, rules, 0)
+        except LookupError:
+            return None
+        return " ".join(text.split()), group
 
     def _walk(self, node: Any, rules: Mapping[str, Any], depth: int) -> str:
         if depth > DEPTH:
