@@ -21,11 +21,10 @@ from assistant.nlu.slots import slots_of
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.intent_encoder import Prototypes, SentenceClassifier, plain
 from assistant.stages.intent_templates import (
-    MAX_LENGTH,
-    MAX_WORDS,
     Options,
     Templates,
     answered,
+    is_short,
     normalise,
     options_of,
     refined,
@@ -118,14 +117,14 @@ class ClassifierIntent:
         match = refined(loaded.templates.match(text), loaded.house, loaded.templates.language)
         if match.score >= 1 or loaded.encoder is None:
             return match
-        if not 0 < len(text.split()) <= MAX_WORDS or len(text) > MAX_LENGTH:
+        if not is_short(text):
             return match
         if (bare := _bare(text)) and (example := loaded.examples.get(bare)):
             return IntentMatch(name=example, score=1.0, source="classifier", text=text)
         own_name, own_score = loaded.own.nearest(text) if loaded.own is not None else (None, 0.0)
-        found = loaded.encoder.classify(text)
         if own_name is not None:  # nearer to an example than sentences of different meanings ever are
             return IntentMatch(name=own_name, score=own_score, source="classifier", text=text)
+        found = loaded.encoder.classify(text)
         if match.name is not None:
             other, sure = found.ranking[0]
             if other == match.name or sure < CONTRADICTED:

@@ -81,7 +81,7 @@ class Templates:
         plain, found = normalise(text, self.language), None
         # "i need" is polite before a question, and the beginning of "i need milk on the list"
         for words in dict.fromkeys((plain, stripped(text))):
-            if found is None and 0 < len(words.split()) <= MAX_WORDS and len(words) <= MAX_LENGTH:
+            if found is None and is_short(words):
                 # "kitchen lamp" is the lamp of that name before it is any lamp of the kitchen
                 found = hassil.recognize_best(words, self._intents, best_slot_name="name")
         if found is None:
@@ -178,6 +178,11 @@ def _value(entity: Any) -> str | int | float:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value.strip() if isinstance(value, str) else value
+
+
+def is_short(text: str) -> bool:
+    """As short as commands are, and not empty."""
+    return 0 < len(text.split()) <= MAX_WORDS and len(text) <= MAX_LENGTH
 
 
 def normalise(text: str, language: str = "en") -> str:
