@@ -6,8 +6,10 @@ import re
 from collections.abc import Mapping
 
 SWITCHES = frozenset({"HassTurnOn", "HassTurnOff"})
-_DOERS = SWITCHES | {
-    "HassLightSet", "HassClimateSetTemperature", "HassMediaSearchAndPlay", "HassMediaPause", "HassMediaUnpause",
+FOR_SEVERAL = SWITCHES | {"HassLightSet"}
+"""What may be meant of many things at once."""
+_DOERS = FOR_SEVERAL | {
+    "HassClimateSetTemperature", "HassMediaSearchAndPlay", "HassMediaPause", "HassMediaUnpause",
     "HassMediaNext", "HassMediaPrevious", "HassMediaPlayerMute", "HassMediaPlayerUnmute", "HassSetVolume",
     "HassSetVolumeRelative",
 }  # fmt: skip
@@ -60,7 +62,7 @@ def later(intent: str, text: str) -> bool:
 
 def leaves_out(intent: str, text: str) -> bool:
     """ "All lights except the desk lamp"."""
-    return intent in {*SWITCHES, "HassLightSet"} and _EXCEPT.search(text) is not None
+    return intent in FOR_SEVERAL and _EXCEPT.search(text) is not None
 
 
 _ROOM = re.compile(r"\bin (?:the |my |our )([a-z]+(?: [a-z]+)?)(?: please)?[.!]?$", re.I)
@@ -71,7 +73,7 @@ _NO_ROOM = re.compile(
 
 def room(intent: str, text: str, slots: Mapping[str, object]) -> str | None:
     """A room that is named and unknown: "everything in the ballroom" is not everything."""
-    if intent not in {*SWITCHES, "HassLightSet"} or "area" in slots or "floor" in slots:
+    if intent not in FOR_SEVERAL or "area" in slots or "floor" in slots:
         return None
     if "name" in slots and slots["name"] not in ("all", "everything"):
         return None

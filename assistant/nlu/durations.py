@@ -1,5 +1,5 @@
 """Lengths of time as people say them: "an hour and a half", "2 min 30". Pure; imports `language`,
-`numbers` and `words`."""
+`numbers`, `vocabulary` and `words`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from assistant.nlu.language import DAY, ENGLISH, HOUR, MINUTE, SECOND, WEEK, Language
 from assistant.nlu.numbers import Number, number_at, plain
+from assistant.nlu.vocabulary import Slots
 from assistant.nlu.words import word_set
 
 Words = Sequence[str]
-Slots = dict[str, str | int | float]
 
 _GOES_ON = word_set(
     "please timer timers for on to from off more longer left thanks thank mate dear love now go called named in and"

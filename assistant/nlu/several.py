@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from assistant.nlu.caution import FOR_SEVERAL
 from assistant.nlu.house import House
-from assistant.nlu.targets import ACTIONS, DOMAINS, Slots, target
+from assistant.nlu.targets import ACTIONS, DOMAINS, target
+from assistant.nlu.vocabulary import Slots
 from assistant.nlu.words import words_of
 
-_SEVERAL = frozenset({"HassTurnOn", "HassTurnOff", "HassLightSet"})
 _WHERE = ("name", "area", "floor", "domain")
 _BETWEEN = frozenset({"and", "plus"})
 _LOOSE = frozenset({"on", "off", "up", "down", "to", "of", "go"})
@@ -17,7 +18,7 @@ def each_of(intent: str, text: str, slots: Slots, house: House) -> list[Slots]:
     one, or when a part is not known for sure."""
     words = words_of(text)
     parts = _parts(words)
-    if intent not in _SEVERAL or len(parts) < 2:
+    if intent not in FOR_SEVERAL or len(parts) < 2:
         return [slots]
     found = [target(part, house) for part in parts]
     kinds = [one["domain"] for one in found if "domain" in one]

@@ -7,11 +7,11 @@ languages (`language`).
 from __future__ import annotations
 
 from assistant.nlu import slots_home, slots_levels, slots_lists, slots_media, slots_search, slots_timers
-from assistant.nlu.durations import Slots
 from assistant.nlu.fillers import STOPS
 from assistant.nlu.house import House
 from assistant.nlu.language import Language, language_of
 from assistant.nlu.targets import target
+from assistant.nlu.vocabulary import Slots
 from assistant.nlu.words import joined, trimmed, words_of
 
 _ANYWHERE = frozenset(

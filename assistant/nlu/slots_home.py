@@ -5,7 +5,8 @@ from __future__ import annotations
 from assistant.nlu import slots_levels
 from assistant.nlu.house import House
 from assistant.nlu.language import Language
-from assistant.nlu.targets import DOMAINS, Slots, anywhere, target
+from assistant.nlu.targets import DOMAINS, anywhere, target
+from assistant.nlu.vocabulary import Slots
 from assistant.nlu.words import word_set
 
 _STATES = {

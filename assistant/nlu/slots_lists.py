@@ -1,11 +1,13 @@
-"""Slots of the shopping list and the calendar: the item, the day. Rules for English. Pure; imports fillers, words."""
+"""Slots of the shopping list and the calendar: the item, the day. Rules for English. Pure; imports fillers, vocabulary,
+words.
+"""
 
 from __future__ import annotations
 
 import re
 
 from assistant.nlu.fillers import FILLERS
-from assistant.nlu.targets import Slots
+from assistant.nlu.vocabulary import Slots
 from assistant.nlu.words import joined, trimmed, word_set
 
 _OWN = r"(?:(?:the|my|our|this|your|that|a) )*"

@@ -8,7 +8,8 @@ from assistant.nlu import slots_levels
 from assistant.nlu.fillers import ARTICLES, FILLERS
 from assistant.nlu.house import Found, House
 from assistant.nlu.language import Language
-from assistant.nlu.targets import Slots, area_slots
+from assistant.nlu.targets import area_slots
+from assistant.nlu.vocabulary import Slots
 from assistant.nlu.words import joined, trimmed, word_set
 
 SILENT = word_set(

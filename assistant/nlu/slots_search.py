@@ -11,7 +11,8 @@ import re
 from assistant.nlu.fillers import ARTICLES, FILLERS
 from assistant.nlu.house import Found, House
 from assistant.nlu.slots_media import SILENT
-from assistant.nlu.targets import ROOMS, Slots, area_slots
+from assistant.nlu.targets import ROOMS, area_slots
+from assistant.nlu.vocabulary import Slots
 from assistant.nlu.words import joined, word_set
 
 _LEADS = word_set("in on through over at from to")

@@ -6,11 +6,12 @@ Pure.
 from __future__ import annotations
 
 from assistant.nlu.clock import clock_times
-from assistant.nlu.durations import Duration, Slots, durations
+from assistant.nlu.durations import Duration, durations
 from assistant.nlu.fillers import STOPS
 from assistant.nlu.language import Language
 from assistant.nlu.numbers import Number, numbers
 from assistant.nlu.timer_names import MAX_WORDS, TIMER, timer_name
+from assistant.nlu.vocabulary import Slots
 from assistant.nlu.words import joined, trimmed, word_set
 
 _HEARD = {("time", "her"): "timer", ("time", "or"): "timer", ("time", "are"): "timer", ("thyme", "er"): "timer",

@@ -1,6 +1,6 @@
 """What a sentence about the house means: a device, a room, a kind of device, or a thing that the house does not know.
 
-Rules for English. Pure; imports fillers, house, words.
+Rules for English. Pure; imports fillers, house, vocabulary, words.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from assistant.nlu.fillers import ARTICLES, CLAUSES, FILLERS, STOPS
 from assistant.nlu.house import Found, House
+from assistant.nlu.vocabulary import Slots
 from assistant.nlu.words import joined, trimmed, word_set
-
-Slots = dict[str, str | int | float]
 
 DOMAINS = {
     **dict.fromkeys(

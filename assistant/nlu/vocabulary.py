@@ -1,6 +1,11 @@
-"""The names of the intents that we understand: Home Assistant's where it has one, so that its handlers fit. Pure."""
+"""The names of the intents that we understand: Home Assistant's where it has one, so that its handlers fit; and what
+their slots hold. Pure.
+"""
 
 from __future__ import annotations
+
+Slots = dict[str, str | int | float]
+"""By their names."""
 
 INTENTS: tuple[str, ...] = (
     "HassStartTimer", "HassIncreaseTimer", "HassDecreaseTimer", "HassPauseTimer", "HassUnpauseTimer",
