@@ -140,3 +140,17 @@ def test_a_wish_with_its_reason_is_done_once_and_what_is_said_plainly_twice_is_d
 def test_what_only_points_back_is_no_request_of_its_own() -> None:
     assert cut("no eggs are left, add them") == ["no eggs are left, add them"]
     assert cut("turn on the lamp and add them") == ["turn on the lamp", "add them"]
+
+
+def test_no_sentence_is_looked_at_twice() -> None:
+    asked: list[str] = []
+
+    def counted(text: str) -> IntentMatch:
+        asked.append(text)
+        return one(text)
+
+    for text in ("it is dark in the hall", "who was that", "play some jazz and lock the door"):
+        asked.clear()
+        requests(text, counted)
+        assert sorted(asked) == sorted(set(asked))
+        assert text in asked
