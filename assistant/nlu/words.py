@@ -10,7 +10,8 @@ LIMIT = 80
 MAX_LENGTH = 1000
 """Characters of the same, for text without spaces."""
 
-_APOSTROPHES = re.compile("[’‘`´ʼ]")
+APOSTROPHES = re.compile("[’‘`´ʼ]")
+"""Written for "'"."""
 _CONTRACTED = re.compile(
     r"\b(?:(\w+n)'(t)|(\w+)'(m|re|ve|ll|d)|(it|that|what|there|who|he|she|how|where|let|here|when|why)'(s))\b"
 )
@@ -27,7 +28,7 @@ def words_of(text: str) -> list[str]:
     """At most `LIMIT` words. Decimal points, clock colons, signs before digits and inner apostrophes stay, but "it's"
     is "its", as recognisers write it."""
     text = _UNPRINTED.sub(" ", text[:MAX_LENGTH]).lower()
-    text = _HYPHENS.sub(" ", _APOSTROPHES.sub("'", text))
+    text = _HYPHENS.sub(" ", APOSTROPHES.sub("'", text))
     text = _CONTRACTED.sub(lambda found: "".join(part for part in found.groups() if part), text)
     text = _SIGNS.sub(r" \1 ", _GLUED.sub(r" \1 ", text))
     found = (word.strip(_ENDS) if word[:1] != "." else "0" + word.strip(_ENDS) for word in text.split()[:LIMIT])

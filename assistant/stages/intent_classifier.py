@@ -97,13 +97,10 @@ class ClassifierIntent:
             return
         english = loaded.templates.language == ENGLISH
         for match in compound.requests(request.text, self._meant, loaded.templates.language):
-            # "turn off the tv and the heater" are two
-            several = (
-                []
-                if match.name is None or match.score >= 1
-                else each_of(match.name, match.text, match.slots, loaded.house)
-            )
-            for slots in several or [match.slots]:
+            each = [match.slots]
+            if match.name is not None and match.score < 1:  # "turn off the tv and the heater" are two
+                each = each_of(match.name, match.text, match.slots, loaded.house)
+            for slots in each:
                 one = msgspec.structs.replace(match, slots=slots)
                 yield cautious(one) if english else one
 

@@ -20,6 +20,7 @@ from assistant.messages import IntentMatch, IntentRequest
 from assistant.nlu import compound
 from assistant.nlu.house import House
 from assistant.nlu.slots import answer_to, slots_of
+from assistant.nlu.words import APOSTROPHES
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.intent_sentences import Sentences, known_language
 
@@ -33,7 +34,6 @@ MAX_LENGTH = 300
 LOOSE = 0.9
 """Score of a match in which some words may be anything: "play ..." takes a play in the theatre, too."""
 
-_APOSTROPHES = re.compile("[’‘`´ʼ]")
 _ATTENTION = (
     r"(?:hey|hi|hello|ok|okay)(?: (?:jarvis|nabu|mycroft|alexa|computer|assistant|siri|olly|google))?|excuse me|please"
     r"|so|um|uh|well|now|and|alexa|siri|olly|computer|jarvis"
@@ -198,4 +198,4 @@ def normalise(text: str, language: str = "en") -> str:
 
 def stripped(text: str) -> str:
     """One line, plain apostrophes, no marks at its ends."""
-    return " ".join(_APOSTROPHES.sub("'", text).split()).strip(" .!?,;:\"'-")
+    return " ".join(APOSTROPHES.sub("'", text).split()).strip(" .!?,;:\"'-")
