@@ -22,6 +22,7 @@ import msgspec
 from assistant import config as settings
 from assistant import paths
 from assistant.bench import intents_speech
+from assistant.bench.intents_speech import OUT_OF_DOMAIN, share
 from assistant.bench.output import say, say_aside, say_error
 from assistant.bench.wer import SPEECH_HELP
 from assistant.config import Config
@@ -40,7 +41,6 @@ from assistant.stages.supervisor import StageSpec
 SET = "tests/intents"
 """Of a checkout: templates.tsv, paraphrases.tsv, out_of_domain.tsv, and what stands in the house of their sentences."""
 FREE = ("paraphrases.tsv", "out_of_domain.tsv")
-OUT_OF_DOMAIN = "-"
 
 
 class Latency(msgspec.Struct, frozen=True):
@@ -125,11 +125,6 @@ def measured(lines: Iterable[Line], engine: Any) -> list[Seen]:
         first = next(iter(engine.run(IntentRequest(text=line.text))))
         found.append(Seen(line, first, (time.perf_counter() - started) * 1000))
     return found
-
-
-def share(hits: Iterable[bool]) -> float:
-    values = list(hits)
-    return round(sum(values) / len(values), 4) if values else 0.0
 
 
 def intent_figures(seen: Sequence[Seen]) -> dict[str, float]:

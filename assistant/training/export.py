@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from assistant.model_store.manifest import sha256_of
 from assistant.model_store.mnn_tools import onnx_to_mnn
 from assistant.stages.intent_encoder import (
     ENCODER,
@@ -80,5 +80,4 @@ def logits_of(folder: Path, texts: Sequence[str]) -> NDArray[np.float32]:
 
 
 def _mark(path: Path) -> FileMark:
-    data = path.read_bytes()
-    return FileMark(len(data), hashlib.sha256(data).hexdigest())
+    return FileMark(path.stat().st_size, sha256_of(path))
