@@ -31,7 +31,7 @@ class Pending:
     wanted: str = ""
     """The slot that was asked for; empty = whether it shall really be done."""
     more: tuple[IntentMatch, ...] = ()
-    """What is done with the same yes."""
+    """What else waits: done with the same yes, or after the slot."""
 
 
 class Dialogues:

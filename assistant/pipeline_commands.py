@@ -63,6 +63,8 @@ class Commands:
             self._tell(run, NOT_ASKED)
             return None
         matches = await self._recognised(run, journey, pending)
+        if pending is not None and matches[0].text.startswith(f"{pending.match.text} "):  # the answer to our question
+            matches += pending.more
         run.intent = _reported(matches[0])
         run.question = next((match.text for match in matches if not match.name), "")
         if run.question and (told := unable(run.question)):
@@ -92,26 +94,23 @@ class Commands:
     async def _all(self, run: Run, matches: list[IntentMatch], *, sure: bool = False) -> HandlerFailed | None:
         """Of several that fail, the first error; the others are told in the reply."""
         failed: HandlerFailed | None = None
-        asked: tuple[str, Pending] | None = None
-        guarded: list[IntentMatch] = []
+        waiting: list[tuple[str, IntentMatch, str]] = []
         for match in matches:
             question = None if sure else self._guard(match)
             if question is not None:
-                guarded.append(match)
-                asked = asked or (question, Pending(match))
+                waiting.append((question, match, ""))
                 continue
             try:
                 done = await carry_out(match, self._context_of(run), self._handlers)
             except Missing as missing:
-                asked = asked or (missing.question, Pending(match, missing.slot))
+                waiting.append((missing.question, match, missing.slot))
                 continue
             self._tell(run, done.reply or "")
             failed = failed or done.error
-        if asked is not None:
-            if guarded and not asked[1].wanted:  # one yes for all of them
-                asked = asked[0], Pending(guarded[0], more=tuple(guarded[1:]))
-            self._tell(run, asked[0])
-            self._dialogues.ask(run.query.conversation, asked[1])
+        if waiting:  # one question at a time; one yes is for all that wait for one
+            (question, match, slot), *others = waiting
+            self._tell(run, question)
+            self._dialogues.ask(run.query.conversation, Pending(match, slot, tuple(other for _, other, _ in others)))
             run.asks = True
         return failed
 

@@ -172,6 +172,21 @@ def test_one_yes_is_for_all_that_was_asked_about(tmp_path: Path) -> None:
     run(test)
 
 
+def test_what_waits_for_a_yes_is_asked_about_when_the_slot_of_another_has_come(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with a_house(tmp_path) as one:
+            first = await ask(one, "set the volume and then clear my shopping list", conversation="c")
+            second = await ask(one, "forty percent", conversation="c")
+            assert first.asks
+            assert second.asks, second.report.reply
+            assert second.report.reply.startswith("Volume 40 percent. ")
+            assert second.report.reply.endswith("?")
+            third = await ask(one, "yes", conversation="c")
+            assert third.report.intent.name == "AssistantShoppingListClear"
+
+    run(test)
+
+
 @pytest.mark.parametrize(
     ("text", "reply"),
     [
