@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from assistant.skills.context import Context, TooMany
 from assistant.skills.registry import Missing, Slots, skill
 from assistant.skills.state_file import StateFile
-from assistant.skills.words import folded, listed, text
+from assistant.skills.words import folded, listed, of_name, text
 from assistant.tasks import in_own_thread
 
 log = logging.getLogger(__name__)
@@ -100,16 +100,8 @@ def _read(data: Any) -> list[str]:
 
 def _found(items: list[str], item: str) -> str | None:
     """The same words, else the only item that they are a part of."""
-    wanted = folded(item)
-    exact = [one for one in items if folded(one) == wanted]
-    if exact:
-        return exact[0]
-    said, partly = set(wanted.split()), []
-    for one in items:
-        has = set(folded(one).split())
-        if said and has and (said <= has or has <= said):
-            partly.append(one)
-    return partly[0] if len(partly) == 1 else None
+    found = of_name(items, item, str)
+    return found[0] if found and (len(found) == 1 or folded(found[0]) == folded(item)) else None
 
 
 _PAIRS = re.compile(r"\b(?:mac(?:aroni)?|fish|salt|peanut butter|gin|franks|half|bangers|pork) and \w+", re.I)

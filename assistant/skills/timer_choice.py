@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from assistant.messages_timers import TimerStatus
-from assistant.skills.words import ago, duration, folded, listed, rough, seconds_of, text
+from assistant.skills.words import ago, duration, listed, of_name, rough, seconds_of, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ def choose(timers: Sequence[TimerStatus], slots: Mapping[str, object], *, states
     name, length = text(slots, "name"), seconds_of(slots, "start_")
     found = list(timers)
     if name:
-        found = _named(found, name)
+        found = of_name((timer for timer in timers if timer.name), name, lambda timer: timer.name)
         if not found and length is None:
             return Choice(None, refusal=f"There is no {spoken_name(name)} timer.{_there_is(timers)}")
     if length is not None:
@@ -39,21 +39,6 @@ def choose(timers: Sequence[TimerStatus], slots: Mapping[str, object], *, states
         found = of_length or found
     preferred = [timer for timer in found if timer.state in states] or found
     return Choice(preferred[0], tuple(preferred[1:]))
-
-
-def _named(timers: Sequence[TimerStatus], name: str) -> list[TimerStatus]:
-    """Of this name, or else with a name of which these are some words, or the other way round."""
-    wanted = folded(name)
-    exact = [timer for timer in timers if timer.name and folded(timer.name) == wanted]
-    if exact or not wanted:
-        return exact or [timer for timer in timers if timer.name.casefold() == name.casefold()]
-    said = set(wanted.split())
-    partly = []
-    for timer in timers:
-        has = set(folded(timer.name).split())
-        if has and (said <= has or has <= said):
-            partly.append(timer)
-    return partly
 
 
 def spoken_name(name: str) -> str:

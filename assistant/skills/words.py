@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 _UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 _SPACES = re.compile(r"\s+")
@@ -71,3 +74,17 @@ def folded(name: str) -> str:
     kept = [word for word in words if word not in ("the", "my", "our", "a", "an", "some", "timer", "timers")]
     return " ".join(word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
                     for word in kept)  # fmt: skip
+
+
+def of_name(things: Iterable[T], wanted: str, name: Callable[[T], str]) -> list[T]:
+    """Those whose name is the same words, else those with some of these words alone, or with all of them and more."""
+    wanted, same, partly = folded(wanted), [], []
+    said = set(wanted.split())
+    for one in things:
+        called = folded(name(one))
+        has = set(called.split())
+        if called == wanted:
+            same.append(one)
+        elif said and has and (said <= has or has <= said):
+            partly.append(one)
+    return same or partly
