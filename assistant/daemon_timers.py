@@ -57,8 +57,6 @@ class Timers:
         self._file, self._emit, self._bell = StateFile(path), emit, bell
         self._book = TimerBook(clocks or Clocks())
         self._lock_fd = -1
-        self._mine = False
-        """Whether the file is ours to write: no other daemon has it."""
         self._version = self._saved = 0
         self._writing = asyncio.Lock()
         self._writes: set[asyncio.Task[None]] = set()
@@ -70,7 +68,7 @@ class Timers:
         """What an earlier daemon left goes on; what has ended meanwhile rings a moment later, when programs that wait
         for a daemon have heard of this one."""
         try:
-            self._mine = self._locked()
+            self._lock()
             if self._mine:
                 async with asyncio.timeout(DISK_S):
                     data = await in_own_thread(functools.partial(self._file.load, self._checked))
@@ -85,14 +83,17 @@ class Timers:
         TimerBook(self._book.clocks).restore(data)
         return data
 
-    def _locked(self) -> bool:
-        """For as long as this process lives. Raises `OSError`."""
+    @property
+    def _mine(self) -> bool:
+        """Whether the file is ours to write: no other daemon has it."""
+        return self._lock_fd >= 0
+
+    def _lock(self) -> None:
+        """Until it is closed. Raises `OSError`."""
         try:
             self._lock_fd = self._file.lock(wait=False)
         except BlockingIOError:
             log.warning("another daemon keeps its timers in %s; those of this one end with it", self._file.path)
-            return False
-        return True
 
     async def close(self) -> None:
         if self._watch is not None:
@@ -100,7 +101,7 @@ class Timers:
             await asyncio.gather(self._watch, return_exceptions=True)
             if self._mine and (self._saved < self._version or self._writes):
                 await self._keep()
-        if self._lock_fd >= 0:
+        if self._mine:
             os.close(self._lock_fd)
             self._lock_fd = -1
 
