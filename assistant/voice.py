@@ -73,8 +73,9 @@ class Voice:
         """What was said, by query; like the sinks, of those that run or put their things away."""
         self._cues = Cues(self._front.send)
         self._report = VoiceReport(emit)
-        self._stops = StopListener(self._sessions.open, self._sessions.close, transcribe, self.stop)
-        self._stops.ringing = lambda: self._ringer.ringing
+        self._stops = StopListener(
+            self._sessions.open, self._sessions.close, transcribe, self.stop, lambda: self._ringer.ringing
+        )
         self._ringer = Ringer(
             send=self._front.send,
             say=self.say,

@@ -31,11 +31,12 @@ class StopListener:
         closed: Callable[[int], None],
         transcribe: Callable[[bytes], Awaitable[str]],
         stop: Callable[[], object],
+        ringing: Callable[[], bool],
     ) -> None:
-        """`opened` gives a session of its own, `closed` ends it."""
+        """`opened` gives a session of its own, `closed` ends it. While something is `ringing`, other words say to stop
+        as well."""
         self._opened, self._closed, self._transcribe, self._stop = opened, closed, transcribe, stop
-        self.ringing: Callable[[], bool] = lambda: False
-        """Then other words say to stop as well."""
+        self._ringing = ringing
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
@@ -71,4 +72,4 @@ class StopListener:
             self._closed(utterance.session)
 
     def _means_stop(self, text: str) -> bool:
-        return means_stop(text, ringing=self.ringing())
+        return means_stop(text, ringing=self._ringing())
