@@ -81,7 +81,7 @@ def test_no_intent_is_left_behind(seen: dict[str, list[intents.Seen]]) -> None:
 def test_questions_full_of_the_words_of_commands_are_no_commands(seen: dict[str, list[intents.Seen]]) -> None:
     found = seen["out_of_domain.tsv"]
     assert len(found) >= 300
-    assert {one.line.intent for one in found} == {intents.OUT_OF_DOMAIN}
+    assert {one.line.intent for one in found} == {intents_speech.OUT_OF_DOMAIN}
     taken = [one for one in found if not one.intent]
     assert len(taken) / len(found) <= 0.02, wrong(found)
 
@@ -92,6 +92,6 @@ def test_after_real_speech_recognition(speech: Path) -> None:
     missed = [(one.meant.file, one.text) for one in found if not one.acted]
     assert figures["n"] >= 25
     assert figures["acted"] >= 0.85, missed
-    others = [one for one in found if one.meant.intent == intents.OUT_OF_DOMAIN]
+    others = [one for one in found if one.meant.intent == intents_speech.OUT_OF_DOMAIN]
     assert len(others) >= 5
     assert all(one.acted for one in others)

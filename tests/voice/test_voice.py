@@ -36,6 +36,7 @@ from assistant.messages import Outcome
 from assistant.query import Answer, Query
 from assistant.voice import Voice
 from assistant.voice_duck import Ducker
+from assistant.voice_stop import LONGEST_S
 from tests.api.backend import report_of
 
 WOKE = Woke(word="hey_jarvis", phrase="hey jarvis", score=0.99, kind="wake", session=2)
@@ -322,6 +323,24 @@ def test_stop_without_a_model_for_the_word_is_recognised_aside(said: str, stops:
             else:
                 await asyncio.sleep(0.02)
                 assert one.voice.state == "responding"
+
+    asyncio.run(test())
+
+
+def test_stop_is_heard_after_somebody_has_talked_for_long() -> None:
+    async def test() -> None:
+        async with scene() as one:
+            one.front.plays = False
+            one.said = "stop"
+            one.front.take(WOKE)
+            one.speak()
+            await one.until(lambda: one.voice.state == "responding")
+            (aside,) = [packet for packet in one.front.sent if isinstance(packet, Attend)]
+            one.speak(aside.session, seconds=LONGEST_S + 1)  # nobody takes so long to say it
+            await asyncio.sleep(0.02)
+            assert one.voice.state == "responding"
+            one.speak(aside.session, seconds=0.4)
+            await one.idle()
 
     asyncio.run(test())
 
