@@ -20,6 +20,7 @@ from assistant.audio.front_messages import (
     Device,
     FromFront,
     FrontSettings,
+    GoOn,
     Mute,
     Played,
     PlayEnd,
@@ -337,7 +338,7 @@ def test_stop_is_heard_after_somebody_has_talked_for_long() -> None:
             await one.until(lambda: one.voice.state == "responding")
             (aside,) = [packet for packet in one.front.sent if isinstance(packet, Attend)]
             one.speak(aside.session, seconds=LONGEST_S + 1)  # nobody takes so long to say it
-            await asyncio.sleep(0.02)
+            await one.until(lambda: GoOn(session=aside.session) in one.front.sent)
             assert one.voice.state == "responding"
             one.speak(aside.session, seconds=0.4)
             await one.idle()
