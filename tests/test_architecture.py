@@ -87,12 +87,12 @@ UPPER = ("daemon", "service", "cli", "bench", "__main__")
 
 # who may import what is heavy or touches the outside
 BORDERS: dict[str, tuple[str, ...]] = {
-    "MNN": ("stages.llm_mnn", "stages.intent_encoder", "bench.", "model_store.mnn_tools"),
+    "MNN": ("stages.llm_mnn", "stages.tts_piper_mnn", "stages.intent_encoder", "bench.", "model_store.mnn_tools"),
     "_mnncengine": ("stages.mnn_reserve",),
     "_tools": ("model_store.mnn_tools", "model_store.convert_voice"),
     "vosk": ("stages.asr_vosk",),
     "ctranslate2": ("stages.asr_whisper",),
-    "piper": ("stages.tts_piper",),
+    "piper": ("stages.piper_voice",),
     "onnxruntime": ("stages.tts_piper", "model_store.cut_voice"),
     "onnx": ("model_store.", "training."),
     "hassil": ("stages.intent_", "training."),

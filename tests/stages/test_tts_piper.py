@@ -19,7 +19,9 @@ from assistant import paths
 from assistant.errors import ConfigError, ModelDamaged, ModelMissing, ModelUnsupported
 from assistant.messages import TtsRequest
 from assistant.stages.base import EngineConfig
-from assistant.stages.tts_piper import FIRST_WINDOW, WINDOW, PiperTts, cut_phonemes
+from assistant.stages.piper_speech import FIRST_WINDOW, WINDOW
+from assistant.stages.piper_voice import cut_phonemes
+from assistant.stages.tts_piper import PiperTts
 
 NAME = "en_US-joe-medium"
 STILL = {"noise_scale": 0.0, "noise_w_scale": 0.0}
