@@ -160,7 +160,7 @@ class Llm(Section, frozen=True, kw_only=True):
 
 class Tts(Section, frozen=True, kw_only=True):
     engine: str = "piper"
-    """piper | wyoming; "wyoming" sends answers to the server at `uri`."""
+    """piper | piper-mnn | wyoming; "wyoming" sends answers to the server at `uri`."""
     model: str = "en_US-joe-medium"
     language: str = ""
     """By whose rules text is read out, for example "de"; empty = as the voice's file or name says, else English."""

@@ -21,7 +21,7 @@ from assistant.errors import ConfigError, ModelUnknown, UsageError
 from assistant.messages import Stage
 from assistant.model_store.choices import OWN, Bits, Block, Choices, block_problem
 
-Kind = Literal["mnn-llm", "whisper-ct2", "piper", "vosk", "wake"]
+Kind = Literal["mnn-llm", "whisper-ct2", "piper", "piper-mnn", "vosk", "wake"]
 Shape = dict[str, int | bool]
 """layers, hidden, heads, kv_heads, head_dim, ffn, vocab, max_position, tied: what memory estimates need of an LLM."""
 
@@ -87,8 +87,9 @@ class Entry(_Record, frozen=True, kw_only=True):
     source: PackageSource | FilesSource | ArchiveSource
     files: tuple[CatalogFile, ...] = ()
     default: bool = False
-    convert: Literal["", "gguf"] = ""
-    """"gguf": the one file stays in the download cache, and the model is what the converter makes of it."""
+    convert: Literal["", "gguf", "voice"] = ""
+    """The files stay in the download cache, and the model is what the converter makes of them: "gguf" of one file,
+    "voice" of a Piper voice's network and, after it, its configuration."""
     shape: Shape | None = None
     bits: Bits | None = None
     """Every matrix of a converted LLM in so many bits; None = the source's own."""
@@ -230,6 +231,10 @@ def _problems(entry: Entry) -> Iterable[str]:
         yield "it has no files"
     if entry.convert == "gguf" and (len(entry.files) != 1 or entry.kind != "mnn-llm" or entry.shape is None):
         yield "a conversion needs one GGUF file, kind mnn-llm and a shape"
+    if (entry.convert == "voice") != (entry.kind == "piper-mnn") or (
+        entry.convert == "voice" and len(entry.files) != 2
+    ):
+        yield "kind piper-mnn is what the conversion of a voice makes of two files, NAME.onnx and NAME.onnx.json"
     paths = [file.path for file in entry.files]
     if len(set(paths)) != len(paths):
         yield "two files have the same path"
@@ -246,9 +251,11 @@ def _problems(entry: Entry) -> Iterable[str]:
 
 
 def _choice_problems(entry: Entry) -> Iterable[str]:
-    if not entry.convert:
-        if entry.choices != OWN or entry.variant_of:
-            yield "bits, block, emergency_skip and variant_of are for models that are converted"
+    if not entry.convert and entry.variant_of:
+        yield "variant_of is for models that are converted"
+    if entry.convert != "gguf":
+        if entry.choices != OWN:
+            yield "bits, block and emergency_skip are for models that are converted from GGUF"
         return
     if wrong := block_problem(entry.bits, entry.block):
         yield wrong

@@ -1,4 +1,4 @@
-"""A Piper voice for MNN: ONNX -> encoder.mnn, decoder.mnn, voice.json. Imports `errors` and the store's helpers.
+"""A Piper voice for MNN: ONNX -> {encoder,flow,decoder}.mnn, voice.json. Imports `errors` and the store's helpers.
 
 Runs as a command in a process of its own (`python -m assistant.model_store.convert_voice ONNX CONFIG OUT --json`):
 MNN's converter is C++ that prints to stdout, and its memory goes with the process. It is called through the extension
@@ -21,18 +21,25 @@ from assistant.errors import ModelDamaged, ModelMissing, ModelUnsupported, Usage
 from assistant.model_store import json_command, voice_graph
 from assistant.model_store.workspace import need_space, workspace
 
-STEPS = 4
-FILES = ("encoder.mnn", "decoder.mnn", "voice.json")
+PARTS = ("encoder", "flow", "decoder")
+FILES = (*(f"{part}.mnn" for part in PARTS), "voice.json")
+STEPS = 1 + len(PARTS) + 1
+
+
+class Wiring(msgspec.Struct, frozen=True):
+    """Names of a part's tensors, in the order of `voice_graph.Thirds`."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
 
 
 class VoiceConversionReport(msgspec.Struct, frozen=True, kw_only=True):
     sample_rate: int
     samples_per_frame: int
     channels: int
-    """Height of a latent frame: the decoder takes float32 (1, channels, frames)."""
-    encoder_inputs: tuple[str, ...]
-    latent: str
-    """Name of the tensor at the cut."""
+    """Height of a frame: flow and decoder take float32 (1, channels, frames)."""
+    parts: dict[str, Wiring]
+    """Of "encoder", "flow" and "decoder"."""
     files: dict[str, int]
     """Bytes of each file written."""
     seconds: float
@@ -41,7 +48,7 @@ class VoiceConversionReport(msgspec.Struct, frozen=True, kw_only=True):
 def convert_voice(
     onnx: Path, config_json: Path, out_dir: Path, update: json_command.Update = lambda done, total: None
 ) -> VoiceConversionReport:
-    """Makes `out_dir` hold the three files, atomically: all of them or, on any failure, none and no other trace.
+    """Makes `out_dir` hold the four files, atomically: all of them or, on any failure, none and no other trace.
 
     Weights become float16 (8 bits ruin the sound). `voice.json` is Piper's configuration plus the key `mnn`, which
     holds the report without its files. Raises `ModelMissing`, `ModelDamaged`, `ModelUnsupported`, `FetchFailed`.
@@ -49,10 +56,8 @@ def convert_voice(
     began = time.monotonic()
     config = _read_config(config_json)
     model = voice_graph.read_voice(onnx)
-    halves = voice_graph.cut(model)
+    thirds = voice_graph.cut_in_three(model)
     del model
-    if len(halves.cuts) != 1:
-        raise ModelUnsupported("this voice has several speakers; only voices of one speaker are converted to MNN")
     update(1, STEPS)
     existed = out_dir.parent.is_dir()
     if out_dir.exists() and not out_dir.is_dir():
@@ -60,10 +65,10 @@ def convert_voice(
     need_space(out_dir.parent, onnx.stat().st_size * 3 // 2, "converting the voice")
     try:
         with workspace(out_dir.parent) as work:
-            for number, (half, stem) in enumerate(((halves.encoder, "encoder"), (halves.decoder, "decoder"))):
-                _to_mnn(half, work, stem)
+            for number, stem in enumerate(PARTS):
+                _to_mnn(getattr(thirds, stem), work, stem)
                 update(2 + number, STEPS)
-            report = _report(halves, config, work, began)
+            report = _report(thirds, config, began)
             described = msgspec.to_builtins(report)
             del described["files"], described["seconds"]
             (work / "voice.json").write_text(json.dumps(config | {"mnn": described}), "utf-8")
@@ -89,13 +94,13 @@ def _read_config(path: Path) -> dict[str, Any]:
     return config
 
 
-def _to_mnn(half: Any, work: Path, stem: str) -> None:
+def _to_mnn(part: Any, work: Path, stem: str) -> None:
     """MNN's converter says True whatever happens, so what counts is the file that it wrote."""
     import _tools
     import onnx
 
     source, target = work / f"{stem}.onnx", work / f"{stem}.mnn"
-    onnx.save(half, str(source))
+    onnx.save(part, str(source))
     _tools.mnnconvert(["MNNConvert", "-f", "ONNX", "--modelFile", str(source), "--MNNModel", str(target), "--fp16",
                        "--bizCode", "voice"])  # fmt: skip
     if not target.is_file() or target.stat().st_size < source.stat().st_size // 10:
@@ -103,14 +108,17 @@ def _to_mnn(half: Any, work: Path, stem: str) -> None:
     source.unlink()
 
 
-def _report(halves: voice_graph.Halves, config: dict[str, Any], work: Path, began: float) -> VoiceConversionReport:
-    latent = halves.decoder.graph.input[0]
+def _report(thirds: voice_graph.Thirds, config: dict[str, Any], began: float) -> VoiceConversionReport:
+    latent = thirds.decoder.graph.input[0]
+    graphs = {part: getattr(thirds, part).graph for part in PARTS}
     return VoiceConversionReport(
         sample_rate=int(config["audio"]["sample_rate"]),
-        samples_per_frame=halves.samples_per_frame,
+        samples_per_frame=thirds.samples_per_frame,
         channels=int(latent.type.tensor_type.shape.dim[1].dim_value),
-        encoder_inputs=tuple(item.name for item in halves.encoder.graph.input),
-        latent=halves.cuts[0],
+        parts={
+            part: Wiring(tuple(one.name for one in graph.input), tuple(one.name for one in graph.output))
+            for part, graph in graphs.items()
+        },
         files={},
         seconds=round(time.monotonic() - began, 2),
     )

@@ -141,6 +141,8 @@ class Fetcher:
         if entry.convert:
             file = entry.files[0]
             origin = Origin(file=file.name, bytes=file.bytes, sha256=file.sha256)
+            if entry.convert == "voice":
+                return self._voice_model(entry, [files[one.path] for one in entry.files], origin, temp)
             return self._convert_gguf(entry.name, entry.engine, files[file.path], origin, entry.choices, temp)
         need_space(self._store.models_dir, self._copied(files), entry.name, self._free)
         for path, source in files.items():
@@ -180,6 +182,14 @@ class Fetcher:
             mnn_version=versions.mnn_version(),
         )
 
+    def _voice_model(self, entry: Entry, sources: list[Path], origin: Origin, temp: Path) -> Manifest:
+        """A model that is a voice's MNN form alone."""
+        need_space(self._store.models_dir, origin.bytes * 3 // 2, f"converting {origin.file}", self._free)
+        onnx, config = sources
+        with self._progress.task(f"converting {origin.file}", 0) as update:
+            self._converters.voice(onnx, config, temp / "model", temp / "converter.log", update)
+        return _of_a_voice(_manifest(entry, temp / "model"), origin)
+
     def _has_voice_conversion(self, name: str) -> bool:
         return (self._store.path(name) / _VOICE_FOLDER).is_dir()
 
@@ -199,14 +209,8 @@ class Fetcher:
             for path in kept:
                 link_or_copy(info.path / path, temp / "model" / path)
             record = kept[onnx]
-            files = manifests.records_of(temp / "model")
-            new = msgspec.structs.replace(
-                old,
-                files=files,
-                converted_from=Origin(file=onnx, bytes=record.bytes, sha256=record.sha256),
-                converter_version=versions.VOICE_CONVERTER,
-                mnn_version=versions.mnn_version(),
-            )
+            new = msgspec.structs.replace(old, files=manifests.records_of(temp / "model"))
+            new = _of_a_voice(new, Origin(file=onnx, bytes=record.bytes, sha256=record.sha256))
             install(self._store, new, temp)
 
 
@@ -218,6 +222,16 @@ def _manifest(entry: Entry, folder: Path) -> Manifest:
         engine=entry.engine,
         files=manifests.records_of(folder),
         shape=entry.shape,
+    )
+
+
+def _of_a_voice(manifest: Manifest, origin: Origin) -> Manifest:
+    """The same, and which voice it was made from by what."""
+    return msgspec.structs.replace(
+        manifest,
+        converted_from=origin,
+        converter_version=versions.VOICE_CONVERTER,
+        mnn_version=versions.mnn_version(),
     )
 
 

@@ -176,7 +176,7 @@ class ModelStore:
 
     def _outdated(self, entry: Entry | None, manifest: Manifest) -> str:
         if manifest.converter_version:
-            voice = manifest.kind == "piper"
+            voice = manifest.kind in ("piper", "piper-mnn")
             wanted = versions.VOICE_CONVERTER if voice else versions.GGUF_CONVERTER
             if manifest.converter_version != wanted:
                 return f"it was converted by {manifest.converter_version}; now it is {wanted}"

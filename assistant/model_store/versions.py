@@ -7,7 +7,7 @@ here whenever that converter writes something different for the same source.
 from __future__ import annotations
 
 GGUF_CONVERTER = "gguf-4"
-VOICE_CONVERTER = "voice-1"
+VOICE_CONVERTER = "voice-2"
 
 
 def mnn_version() -> str:

@@ -18,6 +18,7 @@ ENGINES: dict[tuple[Stage, str], str] = {
     (Stage.LLM, "mnn"): "assistant.stages.llm_mnn:MnnLlm",
     (Stage.LLM, "openai"): "assistant.stages.llm_openai:OpenAiLlm",
     (Stage.TTS, "piper"): "assistant.stages.tts_piper:PiperTts",
+    (Stage.TTS, "piper-mnn"): "assistant.stages.tts_piper_mnn:PiperMnnTts",
     (Stage.TTS, "wyoming"): "assistant.stages.tts_wyoming:WyomingTts",
 }
 REMOTE = frozenset({"openai", "wyoming"})

@@ -28,6 +28,7 @@ _AUTHORS = {
     "whisper": Attribution("OpenAI", "https://github.com/openai/whisper"),
     "vosk": Attribution("Alpha Cephei", "https://alphacephei.com/vosk"),
     "piper": Attribution("Piper", "https://github.com/OHF-Voice/piper1-gpl"),
+    "piper-mnn": Attribution("Piper", "https://github.com/OHF-Voice/piper1-gpl"),
     "templates": Attribution("Home Assistant", "https://github.com/OHF-Voice/intents"),
     "micro": Attribution("microWakeWord", "https://github.com/kahrendt/microWakeWord"),
 }
