@@ -21,6 +21,7 @@ _BENCHES = {
     "llm-start": ("llm_start", "The LLM worker from fork to first logits."),
     "accuracy": ("accuracy", "The converted LLM against its dequantised source."),
     "conversion": ("conversion", "Time and memory of the GGUF conversion."),
+    "tts": ("tts", "Speech synthesis on MNN against piper-tts and onnxruntime."),
     "load": ("load", "More questions than the machine can answer, and `status` meanwhile."),
     "hostile": ("hostile", "A hundred thousand messages that are wrong in some way, and `status` meanwhile."),
     "waiting": ("waiting", "What a daemon costs that waits for its wake word."),

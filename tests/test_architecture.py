@@ -92,7 +92,7 @@ BORDERS: dict[str, tuple[str, ...]] = {
     "_tools": ("model_store.mnn_tools", "model_store.convert_voice"),
     "vosk": ("stages.asr_vosk",),
     "ctranslate2": ("stages.asr_whisper",),
-    "piper": ("stages.piper_voice",),
+    "piper": ("stages.piper_voice", "bench.tts_child"),
     "onnxruntime": ("stages.tts_piper", "model_store.cut_voice"),
     "onnx": ("model_store.", "training."),
     "hassil": ("stages.intent_", "training."),

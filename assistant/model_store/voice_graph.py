@@ -41,7 +41,8 @@ class Halves(NamedTuple):
 
 class Thirds(NamedTuple):
     encoder: Any
-    """onnx ModelProto: the voice's inputs -> means, log_scales, durations, and the vector of the speaker, if any."""
+    """onnx ModelProto: the voice's inputs and the noise of the lengths -> means, log_scales, durations, and the vector
+    of the speaker, if any."""
     flow: Any
     """onnx ModelProto: drawn, mask, and the vector, if any -> latent."""
     decoder: Any
@@ -50,8 +51,10 @@ class Thirds(NamedTuple):
 
 
 class Prior(NamedTuple):
-    """Names of tensors around the flow. P phonemes, T frames."""
+    """Names of tensors before and around the flow. P phonemes, T frames."""
 
+    length_noise: str
+    """(1, 2, P): standard normal; handed in, since MNN draws the same numbers for the same sentence at each run."""
     means: str
     """(1, channels, P)"""
     log_scales: str
@@ -108,6 +111,7 @@ def cut_in_three(model: Any) -> Thirds:
     prior = find_prior(graph.node, cuts[0])
     channels, vectors = _channels(graph, cuts[0]), cuts[1:]
     shapes: Shapes = {
+        prior.length_noise: [1, 2, "phonemes"],
         prior.means: [1, channels, "phonemes"],
         prior.log_scales: [1, channels, "phonemes"],
         prior.durations: [1, 1, "phonemes"],
@@ -116,7 +120,7 @@ def cut_in_three(model: Any) -> Thirds:
         cuts[0]: [1, channels, "frames"],
     }
     extractor = _extractor(model, shapes | _vectors(cuts))
-    given = [item.name for item in graph.input]
+    given = [*(item.name for item in graph.input), prior.length_noise]
     return Thirds(
         encoder=extractor.extract_model(given, [prior.means, prior.log_scales, prior.durations, *vectors]),
         flow=extractor.extract_model([prior.drawn, prior.mask, *vectors], cuts[:1]),
@@ -129,16 +133,18 @@ def find_prior(nodes: Iterable[Any], latent: str) -> Prior:
     """What surrounds the flow whose result is `latent`, found by its formula. Raises `ModelUnsupported`."""
     known = _Wires(nodes)
     try:
-        frames, sum_ = next(
-            (noise.input[0], each)
+        frames, random, sum_ = next(
+            (noise.input[0], noise.output[0], each)
             for noise in known.of_kind("RandomNormalLike")
             for each in known.takers(noise.input[0], "Add")
             if known.depends(each.output[0], noise.output[0])
         )
+        (length_noise,) = (n.output[0] for n in known.of_kind("RandomNormalLike") if n.output[0] != random)
         spread = next(name for name in sum_.input if name != frames)
         (durations,) = known.of_kind("Ceil")
         masked = known.maker(latent, "Mul")
         return Prior(
+            length_noise=length_noise,
             means=known.per_phoneme(frames),
             log_scales=known.per_phoneme(known.above(spread, "Exp").input[0]),
             durations=durations.output[0],

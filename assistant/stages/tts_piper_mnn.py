@@ -94,6 +94,7 @@ class PiperMnnTts:
         inputs = [order.ids, np.array([order.ids.shape[1]]), np.array(order.scales, np.float32)]
         if order.speaker is not None:
             inputs.append(np.array([order.speaker]))
+        inputs.append(self._random.standard_normal((1, 2, order.ids.shape[1]), np.float32))
         means, log_scales, durations, *vectors = _run(self._parts["encoder"], inputs)
         drawn = _Drawn(means, log_scales, durations, order.scales.noise, self._random)
         flow = _Flow(self._parts["flow"], drawn, vectors)

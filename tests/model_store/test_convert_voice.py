@@ -82,10 +82,10 @@ def converted(voice: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
 @pytest.mark.engine
 def test_stdout_carries_progress_then_the_report(converted: tuple[Path, Lines, list[str], bool]) -> None:
     out, lines, _, _ = converted
-    assert lines[:-1] == [{"done": done, "total": 4} for done in range(1, 5)]
+    assert lines[:-1] == [{"done": done, "total": 5} for done in range(1, 6)]
     report = lines[-1]["report"]
     assert report["files"] == {path.name: path.stat().st_size for path in out.iterdir()}
-    assert set(report["files"]) == {"encoder.mnn", "decoder.mnn", "voice.json"}
+    assert set(report["files"]) == {"encoder.mnn", "flow.mnn", "decoder.mnn", "voice.json"}
     assert (report["sample_rate"], report["samples_per_frame"], report["channels"]) == (22050, 256, 192)
 
 
@@ -139,7 +139,7 @@ def test_an_interrupted_conversion_leaves_nothing_behind(voice: Path, tmp_path: 
         stderr=subprocess.DEVNULL,
     )
     assert child.stdout is not None
-    assert json.loads(child.stdout.readline()) == {"done": 1, "total": 4}
+    assert json.loads(child.stdout.readline()) == {"done": 1, "total": 5}
     time.sleep(0.1)
     child.send_signal(number)
     rest, _ = child.communicate()
@@ -217,6 +217,45 @@ def test_the_cut_is_found_by_structure_not_by_name() -> None:
     ]
     assert voice_graph.find_cuts(nodes, ["w", "b"]) == ["anything", "speaker"]
     assert voice_graph.find_cuts(nodes[:1], []) == []
+
+
+def prior_nodes() -> list[onnx.NodeProto]:
+    """A network's middle as Piper's exporter writes it, under other names."""
+    make = helper.make_node
+    return [
+        make("RandomNormalLike", ["zeros"], ["n0"]),
+        make("Mul", ["n0", "w"], ["l0"]),
+        make("Ceil", ["l0"], ["counts"]),
+        make("Transpose", ["m"], ["mt"]),
+        make("MatMul", ["path", "mt"], ["mf"]),
+        make("Transpose", ["mf"], ["mean_frames"]),
+        make("Transpose", ["s"], ["st"]),
+        make("MatMul", ["path", "st"], ["sf"]),
+        make("Transpose", ["sf"], ["scale_frames"]),
+        make("RandomNormalLike", ["mean_frames"], ["n1"]),
+        make("Exp", ["scale_frames"], ["e"]),
+        make("Mul", ["n1", "e"], ["ne"]),
+        make("Mul", ["ne", "scale"], ["nes"]),
+        make("Add", ["mean_frames", "nes"], ["z"]),
+        make("Cast", ["counts"], ["ones"]),
+        make("Conv", ["z", "fw"], ["f"]),
+        make("Mul", ["f", "ones"], ["latent"]),
+    ]
+
+
+def test_what_surrounds_the_flow_is_found_by_structure() -> None:
+    found = voice_graph.find_prior(prior_nodes(), "latent")
+    assert found == voice_graph.Prior("n0", "m", "s", "counts", "z", "ones")
+
+
+@pytest.mark.parametrize("missing", range(17))
+def test_a_network_without_a_part_of_it_is_refused(missing: int) -> None:
+    nodes = prior_nodes()
+    del nodes[missing]
+    if missing in (1, 14, 15):  # what lies between is not looked at
+        nodes = [node for node in nodes if node.op_type != "Ceil"]
+    with pytest.raises(ModelUnsupported, match="no flow"):
+        voice_graph.find_prior(nodes, "latent")
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_in_json(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from assistant import paths
 from assistant.bench.embedded import embedded_gguf
 from assistant.errors import ConfigError, ModelDamaged, ModelError
 from assistant.model_store import manifest as manifests
+from assistant.model_store import versions
 from assistant.model_store.catalog import Catalog
 from assistant.model_store.choices import Choices
 from assistant.model_store.downloads import Downloads
@@ -122,6 +123,45 @@ def test_a_model_of_random_weights_is_listed_as_what_it_is(here: World) -> None:
         here.fetcher().fetch("synth-x")
 
 
+def with_voice_on_mnn(here: World) -> None:
+    catalog = here.top / "catalog.toml"
+    text = catalog.read_text()
+    entry = text[text.index('\n[[model]]\nname = "voice"') : text.index('\n[[model]]\nname = "llm"')]
+    changed = entry.replace('name = "voice"', 'name = "voice-mnn"\nvariant_of = "voice"\nconvert = "voice"', 1)
+    changed = changed.replace('"piper"', '"piper-mnn"').replace("default = true\n", "")
+    catalog.write_text(text + changed)
+
+
+def test_a_voice_on_mnn_is_made_of_the_same_download(here: World) -> None:
+    with_voice_on_mnn(here)
+    here.fetcher().fetch("voice")
+    here.empty_shelf()
+    assert here.fetcher().fetch("voice-mnn").action == "fetched"
+    info = here.store().open("voice-mnn")
+    assert (info.kind, info.engine) == ("piper-mnn", "piper-mnn")
+    assert [path.name for path in info.path.iterdir() if path.suffix == ".onnx"] == []
+    assert here.fetcher().fetch("voice-mnn").action == "none"
+    (info.path / "llm.mnn").write_bytes(b"x")
+    assert here.fetcher().fetch("voice-mnn").action == "repaired"
+    assert here.fetcher().convert_again("voice-mnn").action == "converted"
+
+
+def test_a_voice_from_another_converter_is_made_again(here: World) -> None:
+    with_voice_on_mnn(here)
+    here.fetcher().fetch("voice-mnn")
+    file = here.models / "voice-mnn" / manifests.FILE_NAME
+    file.write_text(file.read_text().replace(versions.VOICE_CONVERTER, "voice-0"))
+    assert here.store().status("voice-mnn").state is State.OUTDATED
+    assert here.fetcher().fetch("voice-mnn").action == "updated"
+
+
+@pytest.mark.parametrize(("old", "new"), [('kind = "piper-mnn"', 'kind = "piper"'), ('convert = "voice"', "")])
+def test_a_conversion_and_its_kind_belong_together(here: World, old: str, new: str) -> None:
+    with_voice_on_mnn(here)
+    with pytest.raises(ConfigError, match="kind piper-mnn is what the conversion of a voice makes"):
+        Catalog.parse((here.top / "catalog.toml").read_text().replace(old, new).replace('variant_of = "voice"\n', ""))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
@@ -133,7 +173,7 @@ def test_a_model_of_random_weights_is_listed_as_what_it_is(here: World) -> None:
         ("bits = 4", "block = 64", "with 4 bits alone"),
         ("bits = 4", "bits = 8\nblock = 64", "with 4 bits alone"),
         ("emergency_skip = []", "emergency_skip = [0]", "cannot be left out"),
-        ('name = "vosk-en"', 'name = "vosk-en"\nbits = 4', "for models that are converted"),
+        ('name = "vosk-en"', 'name = "vosk-en"\nbits = 4', "for models that are converted from GGUF"),
     ],
 )
 def test_a_variant_that_cannot_be_is_refused_with_words(here: World, old: str, new: str, says: str) -> None:
@@ -149,9 +189,14 @@ def test_the_shipped_variants_come_from_the_shipped_model() -> None:
     assert [(entry.variant_of, entry.bits, entry.default) for entry in variants] == [
         ("smollm2-135m-instruct", 4, False),
         ("smollm2-135m-instruct", 8, False),
+        ("en_US-joe-medium", None, False),
     ]
     whole = catalog.get("smollm2-135m-instruct")
-    assert all(entry.emergency_skip == whole.emergency_skip and entry.shape == whole.shape for entry in variants)
+    assert all(
+        entry.emergency_skip == whole.emergency_skip and entry.shape == whole.shape
+        for entry in variants
+        if entry.variant_of == whole.name
+    )
     assert whole.emergency_skip
     assert len(whole.emergency_skip) == 7
 

@@ -29,7 +29,7 @@ def load(path: Path, inputs: list[str], outputs: list[str]) -> Any:
     return MNN.nn.load_module_from_file(str(path), inputs, outputs)
 
 
-def forward(module: Any, *arrays: NDArray[Any]) -> Floats:
+def forward(module: Any, *arrays: NDArray[Any]) -> list[Floats]:
     import MNN
 
     variables = []
@@ -38,9 +38,8 @@ def forward(module: Any, *arrays: NDArray[Any]) -> Floats:
         variable = MNN.expr.placeholder(list(array.shape), MNN.expr.NCHW, kind)
         variable.write(np.ascontiguousarray(array))
         variables.append(variable)
-    (out,) = module.forward(variables)
-    shape = list(out.shape)
-    return np.array(MNN.expr.convert(out, MNN.expr.NCHW).read(), np.float32).reshape(shape)
+    found = module.forward(variables)
+    return [np.array(MNN.expr.convert(out, MNN.expr.NCHW).read(), np.float32).reshape(list(out.shape)) for out in found]
 
 
 def main(onnx: Path, folder: Path) -> None:
@@ -48,16 +47,21 @@ def main(onnx: Path, folder: Path) -> None:
     session = onnxruntime.InferenceSession(str(onnx), providers=["CPUExecutionProvider"])
     voice = PiperVoice(session=session, config=config)
     mine = json.loads((folder / "voice.json").read_text())["mnn"]
-    encoder = load(folder / "encoder.mnn", mine["encoder_inputs"], [mine["latent"]])
-    decoder = load(folder / "decoder.mnn", [mine["latent"]], ["output"])
+    encoder, flow, decoder = (
+        load(folder / f"{part}.mnn", mine["parts"][part]["inputs"], mine["parts"][part]["outputs"])
+        for part in ("encoder", "flow", "decoder")
+    )
     results = []
     for text in TEXTS:
         (phonemes,) = voice.phonemize(text)
         ids = np.array([voice.phonemes_to_ids(phonemes)])
         length, scales = np.array([ids.shape[1]]), np.array([0.0, 1.0, 0.0], np.float32)
         reference = session.run(None, {"input": ids, "input_lengths": length, "scales": scales})[0].reshape(-1)
-        latent = forward(encoder, ids.astype(np.int32), length.astype(np.int32), scales)
-        whole = forward(decoder, latent).reshape(-1)
+        noise = np.zeros((1, 2, ids.shape[1]), np.float32)
+        means, _, durations = forward(encoder, ids.astype(np.int32), length.astype(np.int32), scales, noise)
+        frames = np.repeat(means, durations.reshape(-1).astype(int), axis=2)
+        (latent,) = forward(flow, frames, np.ones((1, 1, frames.shape[2]), np.float32))
+        whole = forward(decoder, latent)[0].reshape(-1)
         results.append(compare(reference, whole, in_windows(decoder, latent, mine["samples_per_frame"])))
     sys.stdout.write("\n" + json.dumps(results) + "\n")
     sys.stdout.flush()
@@ -68,7 +72,7 @@ def in_windows(decoder: Any, latent: Floats, per_frame: int) -> Floats:
     for begin in range(0, latent.shape[2], WINDOW):
         end = min(begin + WINDOW, latent.shape[2])
         left = max(0, begin - CONTEXT)
-        samples = forward(decoder, latent[:, :, left : end + CONTEXT]).reshape(-1)
+        samples = forward(decoder, latent[:, :, left : end + CONTEXT])[0].reshape(-1)
         parts.append(samples[(begin - left) * per_frame : (end - left) * per_frame])
     return np.concatenate(parts)
 

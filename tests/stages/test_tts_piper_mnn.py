@@ -35,11 +35,11 @@ STILL = {"noise_scale": 0.0, "noise_w_scale": 0.0}
 RATE = 22_050
 SENTENCES = (
     "The capital of France is Paris.",
-    "It is a quarter past seven in the evening.",
+    "There are twelve months in a year.",
     "I have set a timer for ten minutes.",
     "The kitchen light is on now.",
     "Tomorrow will be sunny, with a light wind from the west.",
-    "Please put the milk back into the fridge.",
+    "We will meet at the station on Friday.",
     "The train to London leaves at half past nine.",
     "My favourite colour is green.",
     "Turn left at the corner and walk to the bridge.",
@@ -133,8 +133,13 @@ def test_with_noise_whisper_understands_the_same(
     heard = []
     for voice in voices:
         voice.load()
-        heard.append([listen(ears, speak(voice, text)) for text in SENTENCES])
+        heard.append([usually(ears, voice, text) for text in SENTENCES])
     assert heard[0] == heard[1]
+
+
+def usually(ears: WhisperAsr, voice: Engine[TtsRequest, Any], text: str) -> str:
+    """What is heard most often of three: each time is another draw, and whisper mishears some of either engine."""
+    return statistics.mode(" ".join(listen(ears, speak(voice, text))) for _ in range(3))
 
 
 def listen(ears: WhisperAsr, samples: Samples) -> list[str]:
@@ -283,6 +288,8 @@ def test_scales_are_heeded(model_of: ModelInfo, cache_dir: Path, engine: PiperMn
     first, second = speak(noisy, text), speak(noisy, text)
     assert first.size == second.size == speak(engine, text).size
     assert (first != second).any()
+    free = loaded(model_of, cache_dir)
+    assert len({speak(free, text).size for _ in range(6)}) > 1, "the lengths of sounds vary, too"
     loud = statistics.fmean(float(np.abs(speak(noisy, text)).max()) for _ in range(2))
     assert 0.3 < loud / 32768 <= 1.0
 
