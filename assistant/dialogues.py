@@ -46,10 +46,14 @@ class Dialogues:
         while len(self._waiting) > MOST:
             del self._waiting[next(iter(self._waiting))]
 
-    def take(self, conversation: str) -> Pending | None:
-        """What the next words may be the answer to; it is asked once."""
-        pending, until = self._waiting.pop(conversation, (None, 0.0))
+    def waiting(self, conversation: str) -> Pending | None:
+        """What the next words may be the answer to."""
+        pending, until = self._waiting.get(conversation, (None, 0.0))
         return pending if until > self._clock() else None
+
+    def forget(self, conversation: str) -> None:
+        """It is asked once."""
+        self._waiting.pop(conversation, None)
 
 
 def consent(text: str) -> bool | None:

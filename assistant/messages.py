@@ -118,6 +118,9 @@ class LlmRequest(_Message, frozen=True, kw_only=True):
     variant: LlmVariant = "full"
     duty: float = 1.0
     """Share of the time in which the engine may compute, 0 < duty <= 1; it rests in between."""
+    ahead: bool = False
+    """Nothing is answered: the keys and values of what the prompt begins with, whatever follows the last words of the
+    last turn, are computed ahead."""
 
 
 class TtsRequest(_Message, frozen=True, kw_only=True):

@@ -29,10 +29,13 @@ from assistant.messages import (
     Outcome,
     Stage,
 )
+from assistant.pipeline_ahead import Ahead
 from assistant.pipeline_commands import Commands
+from assistant.pipeline_draft import Draft
 from assistant.pipeline_fallback import Away, Fallback, Instead
 from assistant.pipeline_hear import Listener
-from assistant.pipeline_llm import CUT, LlmSettings, heard, llm_figures, request_of
+from assistant.pipeline_leases import Leases
+from assistant.pipeline_llm import CUT, LlmSettings, begun_request, heard, llm_figures, request_of
 from assistant.pipeline_run import Run, ms_since
 from assistant.pipeline_say import Sayer, Saying, spoken_language
 from assistant.pipeline_speech import Pieces, put
@@ -47,6 +50,7 @@ from assistant.query import (
 )
 from assistant.sentences import SentenceSplitter
 from assistant.skills import Context
+from assistant.stages.registry import REMOTE
 from assistant.stages.supervisor import Supervisor
 from assistant.tasks import both
 
@@ -80,12 +84,12 @@ class Pipeline:
         self._emergency = emergency
         self._at_llm, self._in_conversation = Line(llm.slots), Line()
         self._emit = emit
-        self._fallback = Fallback(instead, emit, away)
-        self._listener = Listener(leased=self._leased, ahead=self._ahead, fallback=self._fallback, emit=emit)
-        self._sayer = Sayer(leased=self._leased, fallback=self._fallback, emit=emit)
-        self._commands = Commands(
-            leased=self._leased, emit=emit, handlers=handlers, context=context, now=now, guarded=guarded
-        )
+        self._fallback = Fallback(instead, away)
+        self._leases = Leases(memory, self._fallback, lease_deadline_s)
+        self._ahead = Ahead(memory, lambda run, text: begun_request(run, text, llm, self._level))
+        self._listener = Listener(leased=self._leases, ahead=self._ahead, fallback=self._fallback)
+        self._sayer = Sayer(leased=self._leases, fallback=self._fallback)
+        self._commands = Commands(leased=self._leases, handlers=handlers, context=context, now=now, guarded=guarded)
         self._lease_deadline_s = lease_deadline_s
 
     async def answer(self, query: Query) -> Answer:
@@ -93,8 +97,8 @@ class Pipeline:
         figures = self._memory.holdings.figures
         outcome = Outcome.FAILED
         with figures.watch() as peaks:
-            run = Run(query, peaks, {})
-            self._emit("run-start", {"query_id": query.id})
+            run = Run(query, peaks, {}, self._emit)
+            run.tell("run-start")
             try:
                 check_admitted(query.urgency, self._level)
                 async with self._conversation(run):
@@ -107,13 +111,13 @@ class Pipeline:
                 outcome = Outcome.HANDLED if handled else Outcome.ANSWERED
             except AssistantError as error:
                 run.error = error
-                self._emit("error", {"query_id": query.id, **error.to_dict()})
+                run.tell("error", **error.to_dict())
             except asyncio.CancelledError:
                 outcome, run.error = Outcome.CANCELLED, Cancelled("the query was cancelled")
                 raise
             finally:
                 report = run.report(outcome, figures.budget, figures.mode)
-                self._emit("run-end", {"query_id": query.id, "outcome": outcome.value, "report": report})
+                run.tell("run-end", outcome=outcome.value, report=report)
         return Answer(report, run.error, run.asks)
 
     @asynccontextmanager
@@ -161,19 +165,38 @@ class Pipeline:
                     raise BadText("nothing in this text can be spoken by this voice", code="text-unspeakable")
             return True
         if run.query.live is not None:
-            run.transcript = await self._listener.live(run, run.query.live, journey)
+            draft = Draft(run, journey, lambda: self._respond(run, journey), allowed=self._may_draft(run))
+            try:
+                heard = await self._listener.live(run, run.query.live, journey, draft)
+                drafted = await draft.settle(heard)
+            finally:
+                await draft.drop()
+            if drafted is not None:
+                return drafted
+            run.transcript = heard
         elif run.query.pcm is not None:
             run.transcript = await self._listener.recording(run, run.query.pcm, journey)
         else:
             run.transcript = checked_text(run.query.text or "")
-            self._ahead(run, Stage.LLM)
+            self._ahead.load(run, Stage.LLM)
+        return await self._respond(run, journey)
+
+    def _may_draft(self, run: Run) -> bool:
+        """Not where it would send half a question to somebody's server, nor on a machine that is pressed."""
+        answering = (Stage.INTENT, Stage.LLM, Stage.TTS)
+        here = not any(run.parts[stage].engine in REMOTE for stage in answering if stage in run.parts)
+        return here and self._memory.holdings.relief.load_ahead
+
+    async def _respond(self, run: Run, journey: Journey) -> bool:
+        """To its transcript."""
         failed = await self._commands.done(run, journey)
+        sink = run.sink()
         if not run.handled or run.question:
-            await self._generate_and_speak(run, run.query.sink, journey)
+            await self._generate_and_speak(run, sink, journey)
         else:
             journey.reached(Stage.LLM)  # and passed by
-            if run.query.sink is not None:
-                await self._sayer.whole(run, run.query.sink, journey)
+            if sink is not None:
+                await self._sayer.whole(run, sink, journey)
         if failed is not None:
             raise failed
         return run.handled and not run.question
@@ -191,9 +214,9 @@ class Pipeline:
         request = request_of(run, self._llm, self._level, emergency=emergency)
         if sink is not None and await self._spoken_meanwhile(run, request, sink, journey):
             return True
-        async with self._leased(run, journey, Stage.LLM):
+        async with self._leases(run, journey, Stage.LLM):
             if sink is not None:
-                self._ahead(run, Stage.TTS)
+                self._ahead.load(run, Stage.TTS)
             await self._generate(run, request)
         return False
 
@@ -202,7 +225,7 @@ class Pipeline:
         if not self._memory.fit_together(run.parts[Stage.LLM], run.parts[Stage.TTS]):
             return False
         try:
-            async with self._leased(run, journey, Stage.LLM, Stage.TTS):
+            async with self._leases(run, journey, Stage.LLM, Stage.TTS):
                 saying = Saying(Pieces(), spoken_language(run))
                 await both(self._generate(run, request, saying.pieces), self._sayer.meanwhile(run, sink, saying))
         except MemoryRefused:  # the budget has changed since it was looked at; one after the other may still do
@@ -222,11 +245,11 @@ class Pipeline:
                     run.timings.setdefault("llm_first_token", ms_since(started))
                     run.written |= bool(out.text.strip())
                     run.reply += out.text
-                    self._emit("reply-delta", {"query_id": run.query.id, "text": out.text})
+                    run.tell("reply-delta", text=out.text)
                     put(pieces, sentences.feed(out.text))
                 elif isinstance(out, LlmDone):
                     cut, run.forgotten = out.reason == "length", out.dropped_turns
-                    self._emit("llm-end", {"query_id": run.query.id, **llm_figures(out)})
+                    run.tell("llm-end", **llm_figures(out))
         run.timings["llm"] = ms_since(started)
         run.reply = run.reply.strip()
         if not run.written:
@@ -244,26 +267,8 @@ class Pipeline:
             put(pieces, [told])
         if run.reply == told:
             run.reply += " "
-            self._emit("reply-delta", {"query_id": run.query.id, "text": run.reply})
+            run.tell("reply-delta", text=run.reply)
 
     @property
     def _level(self) -> Level:
         return self._memory.holdings.relief.level
-
-    # --- memory -----------------------------------------------------------------------------------------------------
-    @asynccontextmanager
-    async def _leased(self, run: Run, journey: Journey, *which: Stage) -> AsyncIterator[None]:
-        """Loaded stages; what they cost goes into the report, whether they succeeded or not."""
-        supervisors = [run.parts[stage] for stage in which]
-        async with self._memory.lease(*supervisors, deadline_s=self._lease_deadline_s):
-            journey.reached(which[-1])
-            self._fallback.used(run, which)
-            try:
-                yield
-            finally:
-                for supervisor in supervisors:
-                    run.add_stage(supervisor, self._memory.holdings.peak_of(supervisor.name))
-
-    def _ahead(self, run: Run, *stages: Stage) -> None:
-        for stage in stages:
-            self._memory.prefetch(run.parts[stage])

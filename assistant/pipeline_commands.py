@@ -14,7 +14,7 @@ from datetime import datetime
 from assistant.dialogues import Dialogues, Pending, consent
 from assistant.errors import HandlerFailed
 from assistant.memory_orchestrator.journey import Journey
-from assistant.messages import Emit, IntentMatch, IntentReport, IntentRequest, Stage
+from assistant.messages import IntentMatch, IntentReport, IntentRequest, Stage
 from assistant.pipeline_handled import Missing, carry_out, protected
 from assistant.pipeline_hear import Leased
 from assistant.pipeline_run import Run, ms_since
@@ -34,7 +34,6 @@ class Commands:
         self,
         *,
         leased: Leased,
-        emit: Emit,
         handlers: IntentHandlers | None,
         context: Callable[..., Context],
         now: Callable[[], datetime],
@@ -42,7 +41,7 @@ class Commands:
         dialogues: Dialogues | None = None,
     ) -> None:
         """`guarded`: names of devices that are switched after a yes."""
-        self._leased, self._emit, self._handlers = leased, emit, handlers
+        self._leased, self._handlers = leased, handlers
         self._context, self._now = context, now
         self._guarded = frozenset(name.lower() for name in guarded)
         self._dialogues = Dialogues() if dialogues is None else dialogues
@@ -50,7 +49,8 @@ class Commands:
     async def done(self, run: Run, journey: Journey) -> HandlerFailed | None:
         """Carries out the commands of what was said: `run.reply` tells of them, `run.question` is what is left for the
         LLM. The error of a program that failed, to be raised at the end."""
-        pending = self._dialogues.take(run.query.conversation)
+        pending = self._dialogues.waiting(run.query.conversation)
+        run.gate.do(lambda: self._dialogues.forget(run.query.conversation))
         if pending is not None and not pending.wanted:
             agreed = consent(run.transcript)
             if agreed is not None:
@@ -74,7 +74,7 @@ class Commands:
 
     async def _recognised(self, run: Run, journey: Journey, pending: Pending | None) -> list[IntentMatch]:
         started = time.monotonic()
-        self._emit("intent-start", {"query_id": run.query.id})
+        run.tell("intent-start")
         asked_back = pending if pending is not None and pending.wanted else None
         request = IntentRequest(
             text=run.transcript,
@@ -88,11 +88,13 @@ class Commands:
             found = [out async for out in results if isinstance(out, IntentMatch)]
         found = found or [IntentMatch(name=None, text=run.transcript)]
         run.timings["intent"] = ms_since(started)
-        self._emit("intent-end", {"query_id": run.query.id, "name": found[0].name})
+        run.tell("intent-end", name=found[0].name)
         return found
 
     async def _all(self, run: Run, matches: list[IntentMatch], *, sure: bool = False) -> HandlerFailed | None:
         """Of several that fail, the first error; the others are told in the reply."""
+        if matches:
+            await run.gate.passed()  # nothing is done that was perhaps not meant
         failed: HandlerFailed | None = None
         waiting: list[tuple[str, IntentMatch, str]] = []
         for match in matches:

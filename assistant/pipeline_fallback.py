@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from assistant.errors import StageError
-from assistant.messages import Emit, FallbackFor, Stage
+from assistant.messages import FallbackFor, Stage
 from assistant.pipeline_run import Run
 from assistant.stages.supervisor import Supervisor
 
@@ -25,8 +25,8 @@ Away = Callable[[Supervisor], StageError | None]
 
 
 class Fallback:
-    def __init__(self, instead: Instead, emit: Emit, away: Away = lambda local: None) -> None:
-        self._instead, self._emit, self._away = instead, emit, away
+    def __init__(self, instead: Instead, away: Away = lambda local: None) -> None:
+        self._instead, self._away = instead, away
 
     def used(self, run: Run, stages: Sequence[Stage]) -> None:
         """The query uses them now: it is told, once each, that one has the place of a server that failed before."""
@@ -60,4 +60,4 @@ class Fallback:
     def _tell(self, run: Run, stage: Stage, why: StageError, what: FallbackFor) -> None:
         run.replaced.add(stage)
         told = {"stage": stage.value, "for": what, "reason": why.code, "message": why.message}
-        self._emit("stage-fallback", {"query_id": run.query.id, **told})
+        run.tell("stage-fallback", **told)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from assistant.memory_orchestrator.elastic import Available, Configured, effort
 from assistant.messages import Level, LlmDone, LlmRequest, Sampling, Turn
 from assistant.pipeline_run import Run
@@ -47,6 +49,12 @@ def request_of(run: Run, settings: LlmSettings, level: Level, *, emergency: bool
         variant=wanted.variant,
         duty=wanted.duty,
     )
+
+
+def begun_request(run: Run, text: str, settings: LlmSettings, level: Level) -> LlmRequest:
+    """Of the beginning of the prompt, as far as the question is known: `text`, which may be empty."""
+    request = request_of(run, settings, level, emergency=False)
+    return msgspec.structs.replace(request, turns=(*request.turns[:-1], Turn(role="user", content=text)), ahead=True)
 
 
 def llm_figures(done: LlmDone) -> dict[str, object]:

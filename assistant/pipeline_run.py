@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 from assistant.errors import AssistantError
 from assistant.memory_orchestrator.budget import Budget
 from assistant.memory_orchestrator.figures import Peaks
 from assistant.memory_orchestrator.probe import MIB, Usage
 from assistant.messages import (
+    STAGE_ORDER,
     AudioReport,
+    Emit,
     ErrorReport,
     IntentReport,
     MemoryReport,
@@ -22,7 +25,8 @@ from assistant.messages import (
     Timings,
     Turn,
 )
-from assistant.query import HeardSink, Query
+from assistant.pipeline_gate import Gate, GatedSink
+from assistant.query import AudioSink, HeardSink, Query
 from assistant.stages.supervisor import Supervisor
 
 
@@ -34,6 +38,9 @@ class Run:
     parts: dict[Stage, Supervisor]
     """Its stages, in the order in which it needs them: the same ones to its end, whatever the pressure says
     meanwhile."""
+    emit: Emit
+    gate: Gate = field(default_factory=lambda: Gate(opened=True))
+    """Closed while it is not certain that the speaker has finished."""
     transcript: str = ""
     intent: IntentReport = field(default_factory=IntentReport)
     reply: str = ""
@@ -64,6 +71,36 @@ class Run:
     def __post_init__(self) -> None:
         self.started = self.query.started
 
+    # --- certain or not ---------------------------------------------------------------------------------------------
+    def tell(self, event: str, /, **data: Any) -> None:
+        """Of the answer."""
+        self.gate.do(lambda: self.tell_now(event, **data))
+
+    def tell_now(self, event: str, /, **data: Any) -> None:
+        """Of the listening: what is heard is certain."""
+        self.emit(event, {"query_id": self.query.id, **data})
+
+    def sink(self) -> AudioSink | None:
+        """Where its speech goes: to be asked for when the answer begins."""
+        sink = self.query.sink
+        return sink if sink is None or self.gate.is_open else GatedSink(sink, self.gate)
+
+    def first_sound(self) -> None:
+        """Goes to the sink now."""
+        self.timings["speech_end_to_first_audio"] = self.since_start()
+
+    def unanswered(self) -> None:
+        """There was no answer: what was heard stays, and nothing else."""
+        self.gate = Gate(opened=True)
+        self.transcript = self.reply = self.question = ""
+        self.intent = IntentReport()
+        self.handled = self.written = self.asks = False
+        self.forgotten, self.said = 0, []
+        self.timings = {name: ms for name, ms in self.timings.items() if name == Stage.ASR}
+        self.stages = [one for one in self.stages if one.name == Stage.ASR]
+        self.replaced &= {Stage.ASR}
+
+    # --- figures ----------------------------------------------------------------------------------------------------
     def since_start(self) -> float:
         return ms_since(self.started)
 
@@ -103,7 +140,7 @@ class Run:
             error=ErrorReport(**self.error.to_dict()) if self.error is not None else None,
             audio=audio,
             timings_ms=Timings(**timings),
-            stages=tuple(self.stages),
+            stages=tuple(sorted(self.stages, key=lambda one: STAGE_ORDER.index(Stage(one.name)))),
             memory=MemoryReport(
                 budget_mib=round(budget.total / MIB, 1),
                 margin_mib=round(budget.margin / MIB, 1),

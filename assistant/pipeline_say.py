@@ -11,7 +11,7 @@ from contextlib import aclosing
 
 from assistant.errors import StageError
 from assistant.memory_orchestrator.journey import Journey
-from assistant.messages import Emit, Stage, TtsAudio, TtsRequest
+from assistant.messages import Stage, TtsAudio, TtsRequest
 from assistant.pipeline_fallback import Fallback
 from assistant.pipeline_hear import Leased
 from assistant.pipeline_run import Run, ms_since
@@ -55,8 +55,8 @@ class Saying:
 
 
 class Sayer:
-    def __init__(self, *, leased: Leased, fallback: Fallback, emit: Emit) -> None:
-        self._leased, self._fallback, self._emit = leased, fallback, emit
+    def __init__(self, *, leased: Leased, fallback: Fallback) -> None:
+        self._leased, self._fallback = leased, fallback
 
     async def whole(self, run: Run, sink: AudioSink, journey: Journey) -> None:
         """The reply that is there."""
@@ -86,14 +86,14 @@ class Sayer:
         while await saying.next():
             if not saying.started:
                 saying.started = time.monotonic()
-                self._emit("tts-start", {"query_id": run.query.id, "text": saying.text})
+                run.tell("tts-start", text=saying.text)
             sounded = False
             async with aclosing(run.parts[Stage.TTS].run(TtsRequest(text=saying.text))) as results:
                 async for out in results:
                     if isinstance(out, TtsAudio):
                         if "tts_first_audio" not in run.timings:
                             run.timings["tts_first_audio"] = ms_since(saying.started)
-                            run.timings["speech_end_to_first_audio"] = run.since_start()
+                            run.gate.do(run.first_sound)
                         begins_s = sink.seconds
                         rate = sink.sample_rate or out.sample_rate
                         sink.write(at_rate(out.pcm, out.sample_rate, rate), rate)
@@ -103,7 +103,7 @@ class Sayer:
                         sounded = True
             saying.said()
         if saying.started:
-            self._emit("tts-end", {"query_id": run.query.id})
+            run.tell("tts-end")
 
 
 def spoken_language(run: Run) -> str:

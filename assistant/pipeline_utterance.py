@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncIterator
 
 from assistant.errors import DeviceError
-from assistant.messages import Emit
 from assistant.pipeline_run import Run
 from assistant.query import LiveEvent, LiveSpeech
 
@@ -19,10 +18,10 @@ from assistant.query import LiveEvent, LiveSpeech
 class Utterance:
     """What was said since the beginning, or since `go_on`."""
 
-    def __init__(self, run: Run, emit: Emit) -> None:
+    def __init__(self, run: Run) -> None:
         self.ended = 0.0
         """When we heard of its end (monotonic seconds)."""
-        self._run, self._emit = run, emit
+        self._run = run
         self._turned, self._grown, self._decided = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._left = False
         self._begin()
@@ -66,7 +65,7 @@ class Utterance:
                 self._pieces.append(event.pcm)
             case "speech" if not self._told_speech:
                 self._told_speech = True
-                self._emit("stt-vad-start", {"query_id": self._run.query.id})
+                self._run.tell_now("stt-vad-start")
             case "pause":
                 self.paused = True
             case "resumed":
@@ -75,7 +74,7 @@ class Utterance:
             case "end":
                 self.over, self.speech_s, self.ended = True, event.speech_s, time.monotonic()
                 self._run.started = event.ended or self.ended
-                self._emit("stt-vad-end", {"query_id": self._run.query.id})
+                self._run.tell_now("stt-vad-end")
         self._grown.set()
         if event.what != "sound":
             self._turned.set()
@@ -102,6 +101,10 @@ class Utterance:
         """Waits for a pause, the end of one, or the end."""
         await self._turned.wait()
         self._turned.clear()
+
+    def look(self) -> None:
+        """Whoever waits for a turn shall look again."""
+        self._turned.set()
 
     def go_on(self) -> None:
         """It was no question: what follows is a new one."""

@@ -213,23 +213,24 @@ def test_a_question_is_forgotten_after_a_while() -> None:
     waiting = Dialogues(10, clock=lambda: now)
     waiting.ask("c", Pending(MATCH, "volume_level"))
     now = 10.1
-    assert waiting.take("c") is None
+    assert waiting.waiting("c") is None
 
 
 def test_a_question_is_asked_once_and_the_last_one_counts() -> None:
     waiting = Dialogues()
     waiting.ask("c", Pending(MATCH, "volume_level"))
     waiting.ask("c", Pending(MATCH))
-    assert waiting.take("c") == Pending(MATCH)
-    assert waiting.take("c") is None
+    assert waiting.waiting("c") == Pending(MATCH)
+    waiting.forget("c")
+    assert waiting.waiting("c") is None
 
 
 def test_no_more_questions_wait_than_there_is_room_for() -> None:
     waiting = Dialogues()
     for number in range(MOST + 1):
         waiting.ask(str(number), Pending(MATCH))
-    assert waiting.take("0") is None
-    assert waiting.take(str(MOST)) is not None
+    assert waiting.waiting("0") is None
+    assert waiting.waiting(str(MOST)) is not None
 
 
 @pytest.mark.parametrize(

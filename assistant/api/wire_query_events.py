@@ -35,10 +35,14 @@ class SttVadEnd(OfQuery, frozen=True, kw_only=True):
 
 
 class SttSpeculation(OfQuery, frozen=True, kw_only=True):
-    """Recognition began at a pause."""
+    """At a pause it was taken for certain that this was all; now it is known."""
 
     hit: bool
     """Nobody went on after it."""
+    answer: bool
+    """Whether an answer was begun as well."""
+    ms: float
+    """Since the guess: the work that was for nothing, or the head start."""
 
 
 class SttPartial(OfQuery, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from assistant.bench import wer
 from assistant.errors import NoSpeech, UsageError
 from assistant.messages import AsrRequest, IntentMatch, IntentRequest
 from assistant.nlu.same import same_slots
-from assistant.pipeline_hear import Heard, question
+from assistant.pipeline_words import Heard, question
 from assistant.stages.base import Engine
 
 OUT_OF_DOMAIN = "-"

@@ -19,6 +19,14 @@ class Journey:
         if stage in self._left:
             del self._left[: self._left.index(stage) + 1]
 
+    @property
+    def left(self) -> list[str]:
+        return list(self._left)
+
+    def again(self, left: Sequence[str]) -> None:
+        """It is back where it was when these were `left`."""
+        self._left = list(left)
+
     def steps_to(self, stage: str) -> int:
         return self._left.index(stage) if stage in self._left else NOT_NEEDED
 

@@ -65,9 +65,11 @@ class MemoryOrchestrator:
 
     # --- leases -----------------------------------------------------------------------------------------------------
     @asynccontextmanager
-    async def lease(self, *things: Loadable, deadline_s: float = 30) -> AsyncIterator[None]:
-        """Holds all `things` loaded. Raises `MemoryRefused` (at once if they can never fit), or what a load raised."""
-        entries = await self._acquire(things, deadline_s)
+    async def lease(self, *things: Loadable, deadline_s: float = 30, waits: bool = True) -> AsyncIterator[None]:
+        """Holds all `things` loaded. Raises `MemoryRefused` (at once if they can never fit), or what a load raised.
+
+        Without `waits`, what others use or a query needs earlier is in the way at once, and no denial is told of it."""
+        entries = await self._acquire(things, deadline_s, waits)
         try:
             yield
         finally:
@@ -89,13 +91,15 @@ class MemoryOrchestrator:
         """Tells which stages a query will need, in order, for as long as it runs."""
         return self.holdings.journey(stages)
 
-    async def _acquire(self, things: Sequence[Loadable], deadline_s: float) -> list[Entry]:
+    async def _acquire(self, things: Sequence[Loadable], deadline_s: float, waits: bool) -> list[Entry]:
         give_up = time.monotonic() + deadline_s
         while True:
             try:
                 async with self._planner.turn(give_up - time.monotonic()):
-                    entries, mine = await self._planner.admit(things)
+                    entries, mine = await self._planner.admit(things, waits=waits)
             except BusyNow as error:
+                if not waits:
+                    raise
                 left = give_up - time.monotonic()
                 if left <= 0 or error.code == TAKEN:
                     self._deny(error)
@@ -103,7 +107,8 @@ class MemoryOrchestrator:
                 await self.holdings.wait_for_change(min(left, _LOOK_AGAIN_S))
                 continue
             except NeverFits as error:
-                self._deny(error)
+                if waits:
+                    self._deny(error)
                 raise
             try:
                 await self._load_all(mine)

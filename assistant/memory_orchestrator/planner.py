@@ -60,8 +60,9 @@ class Planner:
         """Whether these could be held at the same time if nobody else held anything."""
         return sum(thing.need().usage.total for thing in things) <= self._holdings.snapshot().room
 
-    async def admit(self, things: Sequence[Loadable]) -> tuple[list[Entry], list[Entry]]:
-        """In one's turn: reuses, and reserves after evicting what must go. All entries, and those to load.
+    async def admit(self, things: Sequence[Loadable], *, waits: bool = True) -> tuple[list[Entry], list[Entry]]:
+        """In one's turn: reuses, and reserves after evicting what must go. All entries, and those to load. Without
+        `waits`, nothing goes that a query needs as soon.
 
         Whatever is kept is counted as used before anything is awaited, so that nobody takes it away meanwhile.
         """
@@ -78,9 +79,12 @@ class Planner:
             there = {entry.thing.name for entry in kept} - {entry.thing.name for entry in prepared}
             needs = {thing.name: (thing, thing.need()) for thing in things if thing.name not in there}
             if needs:
-                await self.make_room([need for _, need in needs.values()], without=prepared)
+                nearer = None if waits else min(self._holdings.journeys.next_use(thing.name) for thing in things)
+                await self.make_room([need for _, need in needs.values()], without=prepared, nearer_than=nearer)
         except BusyNow as busy:
             self._let_go(kept)
+            if not waits:
+                raise
             await self._give_way(things, kept, busy)
             return await self.admit(things)
         except BaseException:

@@ -17,16 +17,18 @@ import msgspec
 import numpy as np
 
 from assistant.errors import ConfigError, EngineFailed, ModelDamaged
-from assistant.messages import KvHome, LlmDelta, LlmDone, LlmRequest, LlmVariant, Progress
+from assistant.messages import LlmDelta, LlmDone, LlmRequest, LlmVariant, Progress
 from assistant.model_store.derived import NOT_WRITABLE, Found, Free
 from assistant.model_store.derived_check import Check
 from assistant.model_store.vocabulary import Vocabulary
 from assistant.stages import mnn_cache
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.kv_files import KvFiles
+from assistant.stages.llm_mnn_options import Options
 from assistant.stages.llm_mnn_weights import makes_sense, open_model
 from assistant.stages.llm_prompt import Prompts
-from assistant.stages.llm_slot import Logits, Slot, Slots, open_slot, pieces
+from assistant.stages.llm_slot import ROWS, Logits, Slot, Slots, open_slot, pieces
+from assistant.stages.llm_window import Fitted
 from assistant.stages.pacing import Together, rest
 from assistant.stages.prefault import prefault
 from assistant.stages.sampling import Sampler
@@ -35,22 +37,6 @@ from assistant.stages.token_text import TokenText, opens_thinking
 log = logging.getLogger(__name__)
 
 CACHE_DAMAGED, REPLACED = "cache-damaged", "model-replaced"
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    context_tokens: int = 1024
-    """Of one conversation: prompt and answer together."""
-    slots: int = 1
-    """Conversations whose keys and values are kept at the same time."""
-    prefill_chunk: int = 128
-    """Tokens of the prompt per step: bounds workspace, and how long a cancel can take."""
-    attention_mode: int = 8
-    """`config` says which ones give right answers."""
-    kv_home: KvHome = "heap"
-    kv_bytes: int = 0
-    """What all slots take when they are full."""
-    kv_dir: str = ""
-    """Where the folder for the files of keys and values is made; empty = MNN keeps them on its heap."""
 
 
 class MnnLlm:
@@ -165,13 +151,16 @@ class MnnLlm:
             raise ModelDamaged(f"the files of model {self._config.model!r} were replaced; ask again", code=REPLACED)
         if self._llm is None:  # the last request found the cache damaged
             self._start()
-        fitted = self._prompts.fitted(self._llm, request)
+        fitted = self._beginning(request) if request.ahead else self._prompts.fitted(self._llm, request)
         yield Progress(done=0, total=len(fitted.prompt))
         if self._kv is not None and not self._kv.has_room(int(self._options.kv_bytes * (1 - self._kv_share()))):
             log.warning("no room is left in %s: keys and values go on the heap", self._kv.path)
             self._open(self._mapped.path if self._mapped else None, on_heap=True)
         slot, kept, logits = yield from self._trusted_prefill(request, fitted.prompt)
-        done = yield from self._decode(request, slot, logits, fitted.prompt)
+        if request.ahead:
+            done = LlmDone(reason="length", prompt_tokens=len(fitted.prompt), new_tokens=0, prefill_ms=0, decode_ms=0)
+        else:
+            done = yield from self._decode(request, slot, logits, fitted.prompt)
         yield msgspec.structs.replace(
             done,
             reused_tokens=kept,
@@ -179,6 +168,11 @@ class MnnLlm:
             dropped_turns=fitted.dropped,
             prefill_ms=(time.monotonic() - started) * 1000 - done.decode_ms,
         )
+
+    def _beginning(self, request: LlmRequest) -> Fitted:
+        """In whole rows, so that nothing of the answer depends on whether it was computed ahead."""
+        prompt = self._prompts.beginning(self._llm, request)
+        return Fitted(prompt[: len(prompt) // ROWS * ROWS], dropped=0)
 
     def _trusted_prefill(
         self, request: LlmRequest, prompt: list[int]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from typing import Any
+
+import msgspec
 
 from assistant.errors import BadText, ModelDamaged
 from assistant.messages import LlmRequest, Turn
@@ -30,6 +33,14 @@ class Prompts:
         raises."""
         self._check(request.turns)
         return fit(request.turns, functools.partial(self.encode, llm), self._context, request.max_new_tokens)
+
+    def beginning(self, llm: Any, request: LlmRequest) -> list[int]:
+        """What the prompt will begin with, whatever follows the last words of the last turn. Raises like `encode`."""
+        *turns, last = request.turns
+        endings = [(*turns, msgspec.structs.replace(last, content=f"{last.content}{more}")) for more in (" and", "?")]
+        one, other = (self.encode(llm, ending) for ending in endings)
+        pairs = zip(one, other, strict=False)
+        return [token for token, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)][: self._context]
 
     def _check(self, turns: tuple[Turn, ...]) -> None:
         if not turns or turns[-1].role != "user" or not self._harmless(turns[-1].content).strip():

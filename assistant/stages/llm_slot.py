@@ -19,16 +19,12 @@ ROWS = 4
 """Tokens that MNN computes together. As long as all but the last few tokens of a prompt go in by pieces of whole rows,
 and the last few by themselves, the logits are the same to the bit however the prompt was cut. Otherwise the rounding of
 8-bit activations differs, by up to 0.9 of a logit (measured)."""
-_WHOLE_BELOW = 40
-"""Tokens. A shorter prompt goes in as one piece: the pass for its last few tokens would take a tenth longer."""
 
 Logits = NDArray[np.float32]
 
 
 def pieces(length: int, kept: int, chunk: int) -> list[tuple[int, int]]:
     """Where a prompt of `length` tokens is cut, from token `kept` on, into at most `chunk` (in whole rows) at once."""
-    if length < _WHOLE_BELOW and not kept:
-        return [(0, length)]
     chunk = max(ROWS, chunk // ROWS * ROWS)
     body = length // ROWS * ROWS
     cuts = [*range(kept, body, chunk), *sorted({body, length})] if kept < body else [kept, length]
@@ -67,10 +63,9 @@ class Slot:
     def common(self, prompt: Sequence[int], *, exact: bool) -> int:
         """How many tokens of `prompt` need not be computed: those in the cache, in whole rows, the last one never.
 
-        `exact`: those alone with which the logits stay the same to the bit; a prompt that is computed in one piece
-        anyway has none. Otherwise what was decoded counts as well.
+        `exact`: those alone with which the logits stay the same to the bit. Otherwise what was decoded counts as well.
         """
-        if not self._whole or (exact and len(prompt) < _WHOLE_BELOW and not self._context):
+        if not self._whole:
             return 0
         known = self.tokens[: self._exact] if exact else self.tokens
         pairs = zip(known, prompt[:-1], strict=False)
