@@ -98,7 +98,7 @@ class Pipeline:
         outcome = Outcome.FAILED
         with figures.watch() as peaks:
             run = Run(query, peaks, {}, self._emit)
-            run.tell("run-start")
+            run.tell_now("run-start")
             try:
                 check_admitted(query.urgency, self._level)
                 async with self._conversation(run):
@@ -111,13 +111,13 @@ class Pipeline:
                 outcome = Outcome.HANDLED if handled else Outcome.ANSWERED
             except AssistantError as error:
                 run.error = error
-                run.tell("error", **error.to_dict())
+                run.tell_now("error", **error.to_dict())
             except asyncio.CancelledError:
                 outcome, run.error = Outcome.CANCELLED, Cancelled("the query was cancelled")
                 raise
             finally:
                 report = run.report(outcome, figures.budget, figures.mode)
-                run.tell("run-end", outcome=outcome.value, report=report)
+                run.tell_now("run-end", outcome=outcome.value, report=report)
         return Answer(report, run.error, run.asks)
 
     @asynccontextmanager

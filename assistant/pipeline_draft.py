@@ -44,9 +44,11 @@ class Draft:
         if task is None:
             return
         task.cancel()
-        await uninterrupted(asyncio.gather(task, return_exceptions=True))
-        self._run.unanswered()
-        self._journey.again(self._left)
+        try:
+            await uninterrupted(asyncio.gather(task, return_exceptions=True))
+        finally:  # a cancel of the caller is raised only now
+            self._run.unanswered()
+            self._journey.again(self._left)
 
     async def settle(self, text: str) -> bool | None:
         """Of the final transcript: what the draft answers, if that is what it was made of; None where it has to be

@@ -36,6 +36,8 @@ class Hearing:
     reader: Reader
     latest: Heard = field(default_factory=Heard)
     """Of an engine that streams."""
+    spoken: bool = False
+    """Whether there was speech in what that engine was given."""
     _since: float = 0.0
     """When the guess was made that nobody goes on (monotonic seconds)."""
 
@@ -99,6 +101,7 @@ async def _discard(attempt: asyncio.Task[Heard]) -> None:
 async def streamed(hearing: Hearing) -> Heard:
     """As the sound comes; at a pause the words so far are taken for all of it."""
     run, utterance = hearing.run, hearing.utterance
+    hearing.spoken = False
     watch = asyncio.create_task(_drafted_at_pauses(hearing))
     heard = hearing.latest = Heard()
     request = AsrRequest(pcm=b"", live=True)
@@ -118,9 +121,15 @@ async def streamed(hearing: Hearing) -> Heard:
         await uninterrupted(asyncio.gather(watch, return_exceptions=True))
     if hearing.draft.text:
         hearing.known(hit=hearing.draft.text == without_wake_phrase(heard.text, hearing.wake_phrase))
-    # it invents words over noise, and is sure of them
-    spoken = await in_own_thread(functools.partial(vad.speech_spans, utterance.pcm)) if heard.text else []
-    return heard if spoken else Heard()
+    return heard if heard.text and await _spoken(hearing) else Heard()
+
+
+async def _spoken(hearing: Hearing) -> bool:
+    """Such an engine invents words over noise, and is sure of them."""
+    if not hearing.spoken:
+        spans = await in_own_thread(functools.partial(vad.speech_spans, hearing.utterance.pcm))
+        hearing.spoken = bool(spans)
+    return hearing.spoken
 
 
 async def _drafted_at_pauses(hearing: Hearing) -> None:
@@ -134,6 +143,6 @@ async def _drafted_at_pauses(hearing: Hearing) -> None:
         elif utterance.paused and hearing.latest.text:
             if draft.text and draft.text != without_wake_phrase(hearing.latest.text, hearing.wake_phrase):
                 await draft.drop()
-            if not draft.text:
+            if not draft.text and await _spoken(hearing) and utterance.paused:
                 hearing.guess()
                 hearing.suppose(hearing.latest)

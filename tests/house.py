@@ -18,6 +18,7 @@ from assistant.memory_orchestrator.calibration import Calibration
 from assistant.memory_orchestrator.housekeeper import Housekeeper
 from assistant.memory_orchestrator.ledger import LedgerWriter
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
+from assistant.memory_orchestrator.probe import MIB, Probe
 from assistant.memory_orchestrator.sensors import Readings
 from assistant.messages import LlmRequest, Sampling, Stage
 from assistant.model_store.store import ModelInfo
@@ -31,6 +32,7 @@ from tests.skills.world import Loud
 from tests.talkers import asked
 
 NOW = datetime(2026, 11, 29, 17, 5)
+_MARGIN_MIB = 20
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,13 @@ class House:
         asr: Asr | None = None,
         names: tuple[str, ...] = (),
         guarded: tuple[str, ...] = (),
+        room_mib: float = 0,
     ) -> None:
-        """With `conversations`, its LLM is a `Storyteller`. `asr`: instead of the `Parrot`."""
+        """With `conversations`, its LLM is a `Storyteller`. `asr`: instead of the `Parrot`. `room_mib`: that much may
+        be loaded at the same time; 0 = what the machine has."""
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.how = ""
+        self.speaker = Loud()
         self.llm_loaded = asyncio.Event()
         self.server = ForkServer()
         self.ledger = tmp_path / "ledger"
@@ -72,7 +77,11 @@ class House:
         self._calibration = Calibration(tmp_path / "measured.json")
         self._supervisors: dict[tuple[Stage, str], Supervisor] = {}
         self.memory = MemoryOrchestrator(
-            ledger=LedgerWriter("ledger", tmp_path), own_pids=lambda: (os.getpid(),), emit=self._emit
+            ledger=LedgerWriter("ledger", tmp_path),
+            own_pids=lambda: (os.getpid(),),
+            budget_mib=room_mib and room_mib + _MARGIN_MIB + _held_mib(),
+            margin_mib=_MARGIN_MIB if room_mib else 300,
+            emit=self._emit,
         )
         self.housekeeper = Housekeeper(self.memory.holdings, sense=Readings, emit=self._emit)
         self.pipeline = Pipeline(
@@ -83,7 +92,7 @@ class House:
             emergency=lambda supervisor: True,
             emit=self._emit,
             now=lambda: NOW,
-            context=functools.partial(Context, speaker=Loud()),
+            context=functools.partial(Context, speaker=self.speaker),
             guarded=guarded,
             lease_deadline_s=lease_deadline_s,
         )
@@ -145,6 +154,11 @@ class House:
 
     def names(self) -> list[str]:
         return [name for name, _ in self.events]
+
+
+def _held_mib() -> float:
+    """By this process."""
+    return Probe().usage(os.getpid()).total / MIB
 
 
 @asynccontextmanager

@@ -20,8 +20,8 @@ RATE = 8000
 
 class Storyteller:
     """Writes what it is asked into the file `options["asked"]`, a line each. The last words of the user decide:
-    "tell" gives a story sentence by sentence, "rush" without pauses, "fail" breaks off after two, "wait" thinks for
-    `STEP_S` first, "drop N" says that N turns had no room; others are repeated."""
+    "tell" gives a story sentence by sentence, "rush" without pauses, "fail" breaks off after two ("once": the first
+    time alone), "wait" thinks for `STEP_S` first, "drop N" says that N turns had no room; others are repeated."""
 
     def __init__(self, config: EngineConfig) -> None:
         self._asked = Path(str(config.options["asked"]))
@@ -31,18 +31,22 @@ class Storyteller:
         self._asked.touch()
 
     def run(self, request: LlmRequest) -> Iterator[LlmDelta | LlmDone | Progress]:
+        if request.ahead:
+            yield LlmDone(reason="length", prompt_tokens=1, new_tokens=0, prefill_ms=1, decode_ms=0)
+            return
         with self._asked.open("ab") as file:
             file.write(msgspec.json.encode(request) + b"\n")
         said = request.turns[-1].content
+        fails = "fail" in said and not ("once" in said and len(asked(self._asked)) > 1)
         if "wait" in said:
             yield Progress(done=0, total=1)
             time.sleep(STEP_S)
-        story = STORY[:2] if "fail" in said else STORY if "tell" in said or "rush" in said else (f"You said {said}.",)
+        story = STORY[:2] if fails else STORY if "tell" in said or "rush" in said else (f"You said {said}.",)
         for number, sentence in enumerate(story):
             if number and "rush" not in said:
                 time.sleep(STEP_S)
             yield LlmDelta(text=sentence, tokens=3)
-        if "fail" in said:
+        if fails:
             raise EngineFailed("it broke off")
         dropped = int(said.split()[-1]) if said.startswith("drop") else 0
         yield LlmDone(

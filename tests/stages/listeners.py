@@ -51,7 +51,8 @@ class Told:
     """Understands `options["texts"]`, one after the other, whatever it hears, with `options["confidence"]`. Writes each
     attempt down in the file `options["heard"]`: a line with its bytes, and one with "done" if it was let finish.
 
-    `options["seconds"]`: how long it takes; `options["streams"]`; `options["how"]`: "die-once" while it streams."""
+    `options["seconds"]`: how long it takes; `options["streams"]`, with `options["words"]` word by word;
+    `options["how"]`: "die-once" while it streams."""
 
     def __init__(self, config: EngineConfig) -> None:
         self._options = config.options
@@ -76,15 +77,19 @@ class Told:
                 died.touch()
                 os._exit(3)
             heard += len(chunk)
-            yield Transcript(text=f"{number + 1} pieces", final=False)
+            so_far = " ".join(self._text().split()[: number // 2 + 1])
+            yield Transcript(text=so_far if self._options.get("words") else f"{number + 1} pieces", final=False)
         self._note(str(heard))
         yield self._understood()
 
     def _understood(self) -> Transcript:
-        texts = list(self._options["texts"])
-        said = texts[min(self._heard.read_text().count("done"), len(texts) - 1)]
+        said = self._text()
         self._note("done")
         return Transcript(text=said, final=True, confidence=float(self._options.get("confidence", 1.0)))
+
+    def _text(self) -> str:
+        texts = list(self._options["texts"])
+        return str(texts[min(self._heard.read_text().count("done"), len(texts) - 1)])
 
     def _note(self, line: str) -> None:
         with self._heard.open("a") as file:
