@@ -64,6 +64,10 @@ class Figures:
         self._errors = self._counter("query_errors", "Queries that failed.", "code")
         self._refused = self._counter("memory_refusals", "What the ledger refused.", "code")
         self._evicted = self._counter("memory_evictions", "Stages that made room, or leaked.", "stage")
+        self._guesses = self._counter("speculations", "Pauses taken for the end, and whether they were.", "hit")
+        self._guessed = self._counter(
+            "speculation_seconds", "Work that began at such pauses: head starts, or for nothing.", "hit"
+        )
         self._wakes = self._counter("wakes", "Wake words heard.", "word")
         self._lost = self._counter("audio_device_losses", "Microphones and speakers lost.", "kind")
         self._restarts = self._counter("stage_restarts", "Workers that died at work and were started again.", "stage")
@@ -71,6 +75,9 @@ class Figures:
             self._stage.labels(stage)
             self._load.labels(stage)
             self._restarts.labels(stage)
+        for hit in ("true", "false"):
+            self._guesses.labels(hit)
+            self._guessed.labels(hit)
         for outcome in Outcome:
             self._query.labels(outcome.value)
         self.registry.register(_Now(status, line))
@@ -90,6 +97,10 @@ class Figures:
                 self._refused.labels(self._value("code", data["code"])).inc()
             case "memory-evict":
                 self._evicted.labels(self._value("stage", data["stage"])).inc()
+            case "stt-speculation":
+                hit = "true" if data["hit"] else "false"
+                self._guesses.labels(hit).inc()
+                self._guessed.labels(hit).inc(data["ms"] / 1000)
             case "wake_word-end":
                 self._wakes.labels(self._value("word", data["word"])).inc()
             case "audio-device-lost":

@@ -69,6 +69,8 @@ def test_events_become_figures() -> None:
     events("wake_word-end", {"word": "hey_jarvis", "score": 0.9})
     events("audio-device-lost", {"kind": "input", "name": "d", "message": "m"})
     events("stage-restart", {"stage": "asr", "code": "stage-died"})
+    events("stt-speculation", {"hit": True, "answer": True, "ms": 400.0})
+    events("stt-speculation", {"hit": False, "answer": False, "ms": 250.0})
     found = samples_of(figures.page())
     assert found["assistant_stage_load_seconds_sum", "llm"] == 1.5
     assert found["assistant_service_seconds_bucket", "0.25", "transcribe"] == 0
@@ -76,6 +78,8 @@ def test_events_become_figures() -> None:
     assert found["assistant_memory_refusals_total", "busy"] == 1
     assert found["assistant_memory_evictions_total", "tts"] == 1
     assert found["assistant_wakes_total", "hey_jarvis"] == 1
+    assert (found["assistant_speculations_total", "true"], found["assistant_speculations_total", "false"]) == (1, 1)
+    assert found["assistant_speculation_seconds_total", "false"] == 0.25
     assert found["assistant_audio_device_losses_total", "input"] == 1
     assert found["assistant_stage_restarts_total", "asr"] == 1
     assert found["assistant_memory_bytes", "budget"] == 9 * 2**20

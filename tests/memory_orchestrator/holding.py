@@ -16,6 +16,7 @@ from assistant.memory_orchestrator.ledger import LedgerWriter
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
 from assistant.memory_orchestrator.policy import Need
 from assistant.memory_orchestrator.probe import MIB, Probe, Usage
+from assistant.messages import Emit
 from tests.housekept import housekept
 
 HOLD = "import sys,time; block = b'x' * (int(sys.argv[1]) << 20); print('on', flush=True); time.sleep(60)"
@@ -98,13 +99,14 @@ class Holder:
 
 @asynccontextmanager
 async def orchestrator(
-    tmp_path: Path, budget_mib: int = 400, margin_mib: int = 100
+    tmp_path: Path, budget_mib: int = 400, margin_mib: int = 100, emit: Emit = lambda name, data: None
 ) -> AsyncIterator[MemoryOrchestrator]:
     memory = MemoryOrchestrator(
         ledger=LedgerWriter("ledger", tmp_path),
         own_pids=lambda: (os.getpid(),),
         budget_mib=budget_mib + own_mib(),
         margin_mib=margin_mib,
+        emit=emit,
     )
     try:
         async with housekept(memory):

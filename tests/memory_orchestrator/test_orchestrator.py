@@ -129,6 +129,31 @@ def test_who_must_wait_is_served_when_the_other_is_done_or_told_busy(tmp_path: P
     run(test)
 
 
+def test_who_does_not_wait_gets_what_is_free_and_is_refused_without_a_word_otherwise(tmp_path: Path) -> None:
+    async def test() -> None:
+        told: list[str] = []
+        async with orchestrator(tmp_path, emit=lambda name, data: told.append(name)) as memory:
+            asr, llm, tts = (Holder(name, 20, promise=160) for name in ("asr", "llm", "tts"))
+            async with memory.lease(asr):
+                with pytest.raises(BusyNow):
+                    async with memory.lease(llm, waits=False):
+                        pass
+                async with memory.lease(asr, waits=False):
+                    assert asr.loads == 1
+            with memory.journey(["asr", "tts"]):
+                with pytest.raises(BusyNow):  # what a query needs sooner stays
+                    async with memory.lease(tts, waits=False):
+                        pass
+                assert asr.pid
+            with memory.journey(["tts", "asr"]):
+                async with memory.lease(tts, waits=False):
+                    assert not asr.pid
+            assert "memory-deny" not in told
+            assert llm.loads == 0
+
+    run(test)
+
+
 def test_two_users_of_one_stage_share_one_load(tmp_path: Path) -> None:
     async def test() -> None:
         async with orchestrator(tmp_path) as memory:

@@ -66,6 +66,42 @@ def ask(conversation: str, *texts: str, **fields: Any) -> LlmRequest:
     return LlmRequest(turns=turns(*texts), conversation=conversation, max_new_tokens=12, **fields)
 
 
+# --- read ahead -----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("conversation", ["", "a"])
+def test_what_was_read_ahead_is_not_computed_again_and_changes_no_answer(
+    llm: ModelInfo, cache: Path, kv: str, conversation: str
+) -> None:
+    question = "What is the capital of France, and which river flows through it?"
+
+    async def test(worker: Any) -> None:
+        before = ("Tell me a story.", "Once upon a time there was a king.")
+        plain = await collect(worker, ask(conversation, *before, question))
+        await collect(worker, ask("b" * bool(conversation), "Something else entirely, please."))
+        for words in ("", "What is the capital", "What is the weather", "What is the capital of France"):
+            ahead = await collect(worker, ask(conversation, *before, words, ahead=True))
+            assert text_of(ahead) == ""
+            assert done_of(ahead).new_tokens == 0
+        again = await collect(worker, ask(conversation, *before, question))
+        assert text_of(again) == text_of(plain)
+        assert done_of(again).prompt_tokens - done_of(again).reused_tokens < 20
+        if not conversation:  # the other one had the only slot
+            assert done_of(plain).reused_tokens == 0
+
+    with_worker(llm, cache, test, kv_dir=kv)
+
+
+def test_nothing_of_a_question_is_read_ahead_that_may_still_become_another_word(llm: ModelInfo, cache: Path) -> None:
+    async def test(worker: Any) -> None:
+        async def read(words: str) -> int:
+            return done_of(await collect(worker, ask("", words, ahead=True))).prompt_tokens
+
+        nothing, some = await read(""), await read("What is the capital of France and of")
+        assert nothing % 4 == some % 4 == 0
+        assert 0 < nothing < some
+
+    with_worker(llm, cache, test)
+
+
 # --- keys and values ------------------------------------------------------------------------------------------------
 def test_the_next_turn_computes_only_what_is_new(llm: ModelInfo, cache: Path, kv: str) -> None:
     async def test(worker: Any) -> None:
