@@ -1,9 +1,11 @@
-"""The baseline: the same work as a plain script would do it, in one process, one engine after another.
+"""The baseline: the same work as a plain script would do it, in one process, with the libraries' own defaults.
 
-    python -m assistant.bench.naive QUESTION.wav ANSWER.wav
+    python -m assistant.bench.naive QUESTION.wav                  cold: one library after another, times from process start
+    python -m assistant.bench.naive QUESTION.wav --warm FIRST.wav  warm: everything is resident, times from the question
 
-faster-whisper → MNN LLM → piper-tts with their own defaults; each is loaded, used and dropped. Prints one JSON line:
-seconds from process start to the first audio and to the end, and the peak of RSS.
+faster-whisper → MNN LLM → piper-tts, on the models of the embedded default. Cold: each is loaded, used and dropped. Warm:
+all are loaded and have answered FIRST.wav before. Either way the whole recording is there, and the whole reply is
+written before any of it is spoken. Prints one JSON line: `Told`.
 """
 
 from __future__ import annotations
@@ -11,82 +13,154 @@ from __future__ import annotations
 import json
 import os
 import sys
-import wave
+import time
 from pathlib import Path
+from typing import Any, TypedDict
 
 from assistant.machine import process_age_s
 
+WARM_UP = "Say hello."
+"""What the LLM is asked before it counts as warm."""
 
-def main(question: str, answer: str) -> dict[str, object]:
-    """Returns the figures that are printed. The models are those of the embedded default."""
+
+class Told(TypedDict):
+    first_audio_ms: float
+    """From the start (cold: of the process; warm: of the question) to the first samples; 0 = there were none."""
+    total_ms: float
+    began_ns: int
+    ended_ns: int
+    """CLOCK_MONOTONIC."""
+    stages: dict[str, float]
+    """Milliseconds. Loads have the import in them."""
+    transcript: str
+    reply: str
+
+
+class Whisper:
+    def __init__(self, model: Path) -> None:
+        from faster_whisper import WhisperModel
+
+        self._whisper = WhisperModel(str(model), device="cpu", compute_type="int8", cpu_threads=os.cpu_count() or 1)
+
+    def hear(self, question: str) -> str:
+        segments, _ = self._whisper.transcribe(question, language="en", beam_size=1)
+        return " ".join(segment.text.strip() for segment in segments)
+
+
+class Llm:
+    def __init__(self, model: Path) -> None:
+        import MNN.llm
+
+        self._llm = MNN.llm.create(str(model / "config.json"))
+        self._llm.set_config({"thread_num": os.cpu_count() or 1})
+        self._llm.load()
+
+    def answer(self, text: str, stages: dict[str, float]) -> str:
+        from assistant.config_sections import Llm as Settings
+
+        llm, settings, began = self._llm, Settings(), time.monotonic()
+        turns = [{"role": "system", "content": settings.system_prompt}, {"role": "user", "content": text}]
+        llm.reset()
+        llm.generate_init(None, None)
+        logits = llm.forward(llm.tokenizer_encode(llm.apply_chat_template(turns)))
+        reply: list[str] = []
+        while len(reply) < settings.max_new_tokens:
+            token = int(logits.read().argmax())
+            stages.setdefault("llm_first_token", _ms_since(began))
+            piece = llm.tokenizer_decode(token)
+            if piece in ("<|im_end|>", "<|endoftext|>"):
+                break
+            reply.append(piece)
+            logits = llm.forward([token])
+        del logits  # one that outlives its model crashes
+        stages["llm"] = _ms_since(began)
+        return "".join(reply).strip()
+
+
+class Voice:
+    def __init__(self, voice: Path) -> None:
+        from piper import PiperVoice
+
+        self._piper = PiperVoice.load(voice / f"{voice.name}.onnx")
+
+    def speak(self, reply: str) -> float:
+        """When the first samples were there (monotonic seconds); 0 = never."""
+        first = 0.0
+        for chunk in self._piper.synthesize(reply):
+            if chunk.audio_int16_bytes and not first:
+                first = time.monotonic()
+        return first
+
+
+def cold(question: str) -> Told:
+    began = time.monotonic() - process_age_s()
+    stages: dict[str, float] = {}
+    text = _timed(stages, "asr", _loaded(stages, "asr_load", Whisper).hear, question)
+    reply = _loaded(stages, "llm_load", Llm).answer(text, stages)
+    first = _spoken(stages, _loaded(stages, "tts_load", Voice), reply)
+    return _told(began, first, stages, text, reply)
+
+
+def warm(question: str, before: str) -> Told:
+    stages: dict[str, float] = {}
+    whisper, llm = _loaded(stages, "asr_load", Whisper), _loaded(stages, "llm_load", Llm)
+    voice = _loaded(stages, "tts_load", Voice)
+    whisper.hear(before)
+    voice.speak(llm.answer(WARM_UP, {}))
+    began = time.monotonic()
+    text = _timed(stages, "asr", whisper.hear, question)
+    reply = llm.answer(text, stages)
+    told = _told(began, _spoken(stages, voice, reply), stages, text, reply)
+    return told
+
+
+def _loaded(stages: dict[str, float], name: str, kind: type[Any]) -> Any:
     from assistant import paths
 
-    models = paths.models_dir()
-    text = _transcribe(models / "whisper-tiny.en", question)
-    reply = _generate(models / "smollm2-135m-instruct", text)
-    first_audio = _speak(models / "en_US-joe-medium", reply, answer)
-    status = Path("/proc/self/status").read_text("utf-8")
-    peak_kib = int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
-    return {
-        "first_audio_s": round(first_audio, 3),
-        "total_s": round(process_age_s(), 3),
-        "peak_mib": round(peak_kib / 1024, 1),
-        "transcript": text,
-        "reply": reply,
-    }
+    models = {Whisper: "whisper-tiny.en", Llm: "smollm2-135m-instruct", Voice: "en_US-joe-medium"}
+    return _timed(stages, name, kind, paths.models_dir() / models[kind])
 
 
-def _transcribe(model: Path, question: str) -> str:
-    from faster_whisper import WhisperModel
-
-    whisper = WhisperModel(str(model), device="cpu", compute_type="int8", cpu_threads=os.cpu_count() or 1)
-    segments, _ = whisper.transcribe(question, language="en", beam_size=1)
-    text = " ".join(segment.text.strip() for segment in segments)
-    del whisper
-    return text
+def _timed(stages: dict[str, float], name: str, work: Any, *args: Any) -> Any:
+    began = time.monotonic()
+    found = work(*args)
+    stages[name] = _ms_since(began)
+    return found
 
 
-def _generate(model: Path, text: str) -> str:
-    import MNN.llm
-
-    from assistant.config_sections import Llm
-
-    llm = MNN.llm.create(str(model / "config.json"))
-    llm.set_config({"thread_num": os.cpu_count() or 1})
-    llm.load()
-    turns = [{"role": "system", "content": Llm().system_prompt}, {"role": "user", "content": text}]
-    llm.generate_init()
-    logits = llm.forward(llm.tokenizer_encode(llm.apply_chat_template(turns)))
-    reply: list[str] = []
-    while len(reply) < Llm().max_new_tokens:
-        token = int(logits.read().argmax())
-        piece = llm.tokenizer_decode(token)
-        if piece in ("<|im_end|>", "<|endoftext|>"):
-            break
-        reply.append(piece)
-        logits = llm.forward([token])
-    del logits, llm
-    return "".join(reply).strip()
+def _spoken(stages: dict[str, float], voice: Voice, reply: str) -> float:
+    began = time.monotonic()
+    first = voice.speak(reply) if reply else 0.0
+    if first:
+        stages["tts_first_audio"] = round((first - began) * 1000, 1)
+    return first
 
 
-def _speak(voice: Path, reply: str, answer: str) -> float:
-    from piper import PiperVoice
+def _told(began: float, first: float, stages: dict[str, float], text: str, reply: str) -> Told:
+    ended = time.monotonic()
+    return Told(
+        first_audio_ms=round((first - began) * 1000, 1) if first else 0.0,
+        total_ms=round((ended - began) * 1000, 1),
+        began_ns=int(began * 1e9),
+        ended_ns=int(ended * 1e9),
+        stages=stages,
+        transcript=text,
+        reply=reply,
+    )
 
-    first_audio = 0.0
-    piper = PiperVoice.load(voice / f"{voice.name}.onnx")
-    with wave.open(answer, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        for chunk in piper.synthesize(reply):
-            if not first_audio:
-                first_audio = process_age_s()
-                file.setframerate(chunk.sample_rate)
-            file.writeframes(chunk.audio_int16_bytes)
-    return first_audio
+
+def _ms_since(began: float) -> float:
+    return round((time.monotonic() - began) * 1000, 1)
 
 
 if __name__ == "__main__":
-    figures = main(sys.argv[1], sys.argv[2])
-    sys.stdout.write(json.dumps(figures) + "\n")
+    match sys.argv[1:]:
+        case [question]:
+            told = cold(question)
+        case [question, "--warm", before]:
+            told = warm(question, before)
+        case _:
+            sys.exit("usage: python -m assistant.bench.naive QUESTION.wav [--warm FIRST.wav]")
+    sys.stdout.write(json.dumps(told) + "\n")
     sys.stdout.flush()
     os._exit(0)  # a live MNN object crashes in the interpreter's own way out
