@@ -12,7 +12,7 @@ from assistant import cli_output
 app = typer.Typer(help="Measure what the documentation claims.", no_args_is_help=True)
 
 _BENCHES = {
-    "ask": ("end_to_end", "A spoken question end to end, against the naive way."),
+    "e2e": ("e2e", "From the end of speech to the first audio, against the naive way."),
     "memory": ("memory", "The memory of one spoken query over time, and whether the ledger tells the truth."),
     "chunks": ("chunks", "The LLM by the size of its prompt chunks: memory, first token, decode."),
     "llm": ("llm", "The LLM: variants, attention, memory limits, llama.cpp, bandwidth, embedding."),

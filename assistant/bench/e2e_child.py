@@ -12,6 +12,7 @@ import logging
 import sys
 import time
 import wave
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from assistant.daemon_voice import endpoint_settings
 from assistant.errors import AssistantError, MemoryRefused
 from assistant.machine import lines_of
 from assistant.messages import ASR_RATE, STAGE_ORDER, QueryReport
-from assistant.query import Query
+from assistant.query import LiveEvent, Query
 
 _BLOCK_S = WINDOW_BYTES / 2 / ASR_RATE
 _STILL_S = 0.2
@@ -88,6 +89,27 @@ class TimedSink:
         self.seconds += len(pcm) / 2 / sample_rate
 
 
+class Watched:
+    """A `LiveSpeech` that says when it paused and when its end was noticed: no event of the query does."""
+
+    def __init__(self, speech: SentSpeech, tell: Callable[[str, dict[str, Any]], None]) -> None:
+        self._speech, self._tell = speech, tell
+        self.wake_phrase = speech.wake_phrase
+
+    @property
+    def pcm(self) -> bytes:
+        return self._speech.pcm
+
+    def go_on(self) -> bool:
+        return self._speech.go_on()
+
+    async def events(self) -> AsyncIterator[LiveEvent]:
+        async for event in self._speech.events():
+            if event.what != "sound":
+                self._tell(f"live-{event.what}", {})
+            yield event
+
+
 class Bench:
     def __init__(self, order: Order) -> None:
         self._order = order
@@ -125,9 +147,8 @@ class Bench:
         """A typed question, and sound without a recogniser; afterwards nothing is loaded."""
         speech_spans(before)
         await self._assistant.answer(Query(text=WARM_UP, sink=TimedSink()))
-        give_up = time.monotonic() + _PATIENCE_S
-        while self._assistant.memory.holdings.entries and time.monotonic() < give_up:
-            await asyncio.sleep(0.02)
+        for stage in STAGE_ORDER:  # they are on their way out already; this waits for it
+            await self._assistant.unload(stage)
         await _idle(self._assistant.fork_server_pid)
 
     async def _load_all(self, before: bytes) -> None:
@@ -146,7 +167,7 @@ class Bench:
         began = time.monotonic()
         microphone = asyncio.create_task(_played(speech.put, pcm, began))
         try:
-            answer = await self._assistant.answer(Query(live=speech, sink=sink, started=began))
+            answer = await self._assistant.answer(Query(live=Watched(speech, self._follow), sink=sink, started=began))
         finally:
             microphone.cancel()
         return Answered(

@@ -10,7 +10,7 @@ from assistant.bench.observer import workers
 
 _LAYERS = ("base", "asr", "intent", "llm", "tts")
 """From the bottom to the top."""
-_COLOURS = ("#f0a848", "#c0504d", "#9bbb59", "#4f81bd", "#8a8f98", "#d0006f", "#444444", "#7030a0")
+_COLOURS = (*(plots.STAGE_COLOURS[name] for name in reversed(_LAYERS)), "#d0006f", "#444444", "#7030a0")
 """Of the layers from the top to the bottom, and of the lines."""
 _AHEAD_MS, _BEHIND_MS = 400.0, 600.0
 """What is drawn of the standby before, and of the time after."""

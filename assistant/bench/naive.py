@@ -1,11 +1,12 @@
 """The baseline: the same work as a plain script would do it, in one process, with the libraries' own defaults.
 
-    python -m assistant.bench.naive QUESTION.wav                  cold: one library after another, times from process start
-    python -m assistant.bench.naive QUESTION.wav --warm FIRST.wav  warm: everything is resident, times from the question
+    python -m assistant.bench.naive QUESTION.wav                    cold
+    python -m assistant.bench.naive QUESTION.wav --warm FIRST.wav   warm
 
-faster-whisper → MNN LLM → piper-tts, on the models of the embedded default. Cold: each is loaded, used and dropped. Warm:
-all are loaded and have answered FIRST.wav before. Either way the whole recording is there, and the whole reply is
-written before any of it is spoken. Prints one JSON line: `Told`.
+faster-whisper → MNN LLM → piper-tts, on the models of the embedded default. Cold: each is loaded, used and dropped, and
+times count from the start of the process. Warm: all are loaded and have answered FIRST.wav before, and times count from
+the question. Either way the whole recording is there, and the whole reply is written before any of it is spoken. Prints
+one JSON line: `Told`.
 """
 
 from __future__ import annotations
@@ -103,15 +104,13 @@ def cold(question: str) -> Told:
 
 def warm(question: str, before: str) -> Told:
     stages: dict[str, float] = {}
-    whisper, llm = _loaded(stages, "asr_load", Whisper), _loaded(stages, "llm_load", Llm)
-    voice = _loaded(stages, "tts_load", Voice)
+    whisper, llm, voice = _loaded({}, "", Whisper), _loaded({}, "", Llm), _loaded({}, "", Voice)
     whisper.hear(before)
     voice.speak(llm.answer(WARM_UP, {}))
     began = time.monotonic()
     text = _timed(stages, "asr", whisper.hear, question)
     reply = llm.answer(text, stages)
-    told = _told(began, _spoken(stages, voice, reply), stages, text, reply)
-    return told
+    return _told(began, _spoken(stages, voice, reply), stages, text, reply)
 
 
 def _loaded(stages: dict[str, float], name: str, kind: type[Any]) -> Any:

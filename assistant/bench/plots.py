@@ -11,6 +11,8 @@ from xml.etree import ElementTree
 from assistant.errors import UsageError
 
 _SVG = "http://www.w3.org/2000/svg"
+STAGE_COLOURS = {"base": "#8a8f98", "asr": "#4f81bd", "intent": "#9bbb59", "llm": "#c0504d", "tts": "#f0a848"}
+"""The same in every plot; "base" is what belongs to no stage."""
 
 
 def chart(colours: Sequence[str], **settings: Any) -> Any:
