@@ -23,13 +23,14 @@ from assistant.bench.e2e_table import table
 from assistant.bench.output import judge, say_aside
 from assistant.bench.waterfall import write_plot
 from assistant.daemon_voice import endpoint_settings
+from assistant.errors import AssistantError
 
 STATES = ("cold", "warm")
 MEMORY_RUNS = 3
 
 
 def measure(sides: Sides, spoken: Sequence[Utterance], *, budget: bool = False) -> E2e:
-    """Raises what `sides` do."""
+    """Raises what `sides` do at the first recording, before anything is measured."""
     say_aside("once without counting")
     sides.ours(spoken[0])
     for state in STATES:
@@ -42,22 +43,36 @@ def measure(sides: Sides, spoken: Sequence[Utterance], *, budget: bool = False) 
 
 
 def turns(sides: Sides, spoken: Sequence[Utterance], *, observed: bool = False) -> Measured:
-    """Every recording on both sides; which one begins changes."""
+    """Every recording on both sides; which one begins changes. What fails is among what is found."""
     found: dict[str, list[Taken]] = {f"{who} {state}": [] for who in ("ours", "naive") for state in STATES}
 
     def ours(one: Utterance) -> None:
-        for state, taken in sides.ours(one, observed=observed).items():
-            found[f"ours {state}"].append(taken)
+        try:
+            taken = sides.ours(one, observed=observed)
+        except AssistantError as error:
+            taken = dict.fromkeys(STATES, _failed(one, error))
+        for state in STATES:
+            found[f"ours {state}"].append(taken[state])
 
     def naive(one: Utterance) -> None:
         for state in STATES:
-            found[f"naive {state}"].append(sides.naive(one, state, observed=observed))
+            try:
+                taken = sides.naive(one, state, observed=observed)
+            except AssistantError as error:
+                taken = _failed(one, error)
+            found[f"naive {state}"].append(taken)
 
     for number, one in enumerate(spoken):
         say_aside(f"{'memory of ' if observed else ''}{number + 1} of {len(spoken)}: {one.file.name}")
         for side in (ours, naive) if number % 2 == 0 else (naive, ours):
             side(one)
     return found
+
+
+def _failed(one: Utterance, error: AssistantError) -> Taken:
+    """The other recordings shall not have been measured in vain."""
+    say_aside(f"error: {error.message}")
+    return Taken(file=one.file.name, outcome="failed", code=error.code)
 
 
 def run(wavs: Path, n: int, budget_mib: float | None, sets: Sequence[str], plot: Path | None) -> E2e:

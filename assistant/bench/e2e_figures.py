@@ -102,7 +102,10 @@ def judged(timed: Measured, observed: Measured, *, budget: bool = False) -> E2e:
     """`observed`: runs whose memory was looked at. `budget`: ours had one of its own."""
     kinds = [one.outcome for one in timed["ours cold"]]
     answered, handled = ([kind == wanted for kind in kinds] for wanted in ("answered", "handled"))
-    peaks = {side: max((one.peak_mib for one in runs), default=0.0) for side, runs in observed.items()}
+    peaks = {
+        side: max((one.peak_mib for one in runs if one.outcome != "failed"), default=0.0)
+        for side, runs in observed.items()
+    }
     sides = {name: side(_those(runs, answered), peaks.get(name, 0.0)) for name, runs in timed.items()}
     local = Local(
         cold=side(_those(timed["ours cold"], handled)),
@@ -111,11 +114,12 @@ def judged(timed: Measured, observed: Measured, *, budget: bool = False) -> E2e:
     )
     naive = Naive(cold=sides["naive cold"], warm=sides["naive warm"])
     ours = [one for name in ("ours cold", "ours warm") for one in timed[name]]
+    watched = [one for runs in observed.values() for one in runs]
     ratio = ratios(sides["ours cold"], sides["ours warm"], local, naive)
     mode = next((one.mode for one in ours if one.mode), "")
     limits = {"peak": SEQUENTIAL_PEAK if mode == "sequential" else TARGETS["peak"]} if budget else TARGETS
     targets = {name: None if (found := ratio[name]) is None else found <= limit for name, limit in limits.items()}
-    pressed = tuple(dict.fromkeys(reason for one in ours for reason in one.pressed))
+    pressed = tuple(dict.fromkeys(reason for one in [*ours, *watched] for reason in one.pressed))
     hits = [hit for one in ours for hit in one.speculations]
     return E2e(
         queries=len(kinds), cold=sides["ours cold"], warm=sides["ours warm"], local=local, naive=naive, ratio=ratio,
@@ -125,7 +129,7 @@ def judged(timed: Measured, observed: Measured, *, budget: bool = False) -> E2e:
         ),
         failed=tuple(
             Failed(file=one.file, side=name, code=one.code)
-            for name, runs in timed.items() for one in runs if one.outcome == "failed"
+            for pass_ in (timed, observed) for name, runs in pass_.items() for one in runs if one.outcome == "failed"
         ),
         targets=targets, limits=dict(limits), reached=all(found is not False for found in targets.values()),
     )  # fmt: skip
