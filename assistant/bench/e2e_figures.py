@@ -1,7 +1,7 @@
 """What the runs of `bench e2e` amount to: medians, ratios, targets, and the table. Pure.
 
-Ratios compare the same recordings: of those that our side answered with the LLM, and of those that it handled by a
-local command, each with what the naive way took for them.
+Ratios compare the same recordings: those that our side answered with the LLM, and those that it handled by a local
+command, each with what the naive way took for them. A recording that failed anywhere is in no figure.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ Measured = Mapping[str, Sequence[Taken]]
 
 def judged(timed: Measured, observed: Measured, *, budget: bool = False) -> E2e:
     """`observed`: runs whose memory was looked at. `budget`: ours had one of its own."""
-    kinds = [one.outcome for one in timed["ours cold"]]
+    kinds = kinds_of(timed)
     answered, handled = ([kind == wanted for kind in kinds] for wanted in ("answered", "handled"))
     peaks = {
         side: max((one.peak_mib for one in runs if one.outcome != "failed"), default=0.0)
@@ -131,13 +131,20 @@ def judged(timed: Measured, observed: Measured, *, budget: bool = False) -> E2e:
             Failed(file=one.file, side=name, code=one.code)
             for pass_ in (timed, observed) for name, runs in pass_.items() for one in runs if one.outcome == "failed"
         ),
-        targets=targets, limits=dict(limits), reached=all(found is not False for found in targets.values()),
+        targets=targets, limits=dict(limits), reached=True in targets.values() and False not in targets.values(),
     )  # fmt: skip
 
 
+def kinds_of(timed: Measured) -> list[str]:
+    """For each recording: answered | handled, by our side with nothing loaded; failed, if any side failed."""
+    return [
+        "failed" if any(one.outcome == "failed" for one in each) else ours.outcome
+        for ours, *each in zip(timed["ours cold"], *timed.values(), strict=True)
+    ]
+
+
 def _those(runs: Sequence[Taken], wanted: Sequence[bool]) -> list[Taken]:
-    """Of the recordings that are wanted, the runs that did not fail."""
-    return [one for one, take in zip(runs, wanted, strict=True) if take and one.outcome != "failed"]
+    return [one for one, take in zip(runs, wanted, strict=True) if take]
 
 
 def side(runs: Sequence[Taken], peak_mib: float = 0.0) -> Side:
@@ -178,4 +185,4 @@ def ratios(cold: Side, warm: Side, local: Local, naive: Naive) -> dict[str, floa
 
 
 def _ratio(ours: float, theirs: float, queries: int) -> float | None:
-    return round(ours / theirs, 3) if queries and theirs else None
+    return round(ours / theirs, 4) if queries and theirs else None

@@ -106,7 +106,7 @@ class Processes:
         files = written(one, self._folder)
         warm = ["--warm", str(files.half)] if state == "warm" else []
         told, readings = self._run("assistant.bench.naive", [str(files.cut), *warm], observed)
-        naive = msgspec.json.decode(told, type=_Naive)
+        naive = msgspec.json.decode(told, type=NaiveTold)
         return of_naive(one, naive, peak(between(readings, naive.began_ns / 1e9, naive.ended_ns / 1e9)))
 
     def _run(self, module: str, arguments: Sequence[str], observed: bool) -> tuple[str, list[Reading]]:
@@ -132,7 +132,7 @@ class Processes:
         return last, readings
 
 
-class _Naive(msgspec.Struct, frozen=True, kw_only=True):
+class NaiveTold(msgspec.Struct, frozen=True, kw_only=True):
     """`naive.Told`."""
 
     first_audio_ms: float
@@ -174,7 +174,7 @@ def of_ours(one: Utterance, answered: Answered, pressed: Sequence[str] = (), pea
     )
 
 
-def of_naive(one: Utterance, told: _Naive, peak_mib: float = 0.0) -> Taken:
+def of_naive(one: Utterance, told: NaiveTold, peak_mib: float = 0.0) -> Taken:
     """It is handed the recording when speech ends, without a silence."""
     spoke = told.first_audio_ms > 0
     return Taken(

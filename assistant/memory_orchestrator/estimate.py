@@ -2,8 +2,8 @@
 
     peak = weights * factor + workspace + KV slots * pool
 
-The factors were measured on the embedded models by `assistant ask --json` and `bench llm-start`. A measured peak of the same
-model, engine and settings replaces weights and workspace; the KV slots are always promised whole, since the next
+The factors were measured on the embedded models by `assistant ask --json` and `bench llm-start`. A measured peak of the
+same model, engine and settings replaces weights and workspace; the KV slots are always promised whole, since the next
 question may be a long one.
 """
 
