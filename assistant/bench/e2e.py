@@ -9,6 +9,7 @@ Then the memory of a few of the same queries is looked at, which would disturb t
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -79,6 +80,8 @@ def run(wavs: Path, n: int, budget_mib: float | None, sets: Sequence[str], plot:
     """Raises `UsageError`, `ConfigError`, `BadAudio`, `EngineFailed`."""
     wanted = [*sets, *([f"memory.budget_mib={budget_mib:g}"] if budget_mib is not None else [])]
     spoken = utterances(wavs, n, endpoint_settings(settings.load(wanted)))
+    if (load := os.getloadavg()[0]) > (cpus := os.cpu_count() or 1) / 2:
+        say_aside(f"note: others work on this machine (load {load:.1f} on {cpus} CPUs); trust the ratios at best")
     with tempfile.TemporaryDirectory(prefix="assistant-bench-") as folder:
         sides = Processes(Path(folder), wanted)
         found = measure(sides, spoken, budget=budget_mib is not None)
