@@ -65,11 +65,13 @@ class Assistant:
         emit: Emit = lambda name, data: None,
         voice: bool = False,
         handlers: IntentHandlers | None = None,
+        supervisor: type[Supervisor] = Supervisor,
     ) -> None:
         """`owner` names the ledger: "daemon", or this process when empty, which then keeps nothing loaded for a next
         query. `conversations`: what was said before; nothing by default. `voice`: with microphone and speaker.
-        `handlers`: other programs that carry out intents."""
+        `handlers`: other programs that carry out intents. `supervisor`: one that watches its stage, too."""
         self._config = config
+        self._supervisor = supervisor
         self._owner = owner or str(os.getpid())
         self._keep_alive_s = config.memory.keep_alive_s if owner else 0
         self._store = store or ModelStore.default()
@@ -270,7 +272,9 @@ class Assistant:
         self.memory.holdings.figures.expect(needs)
 
     def _supervisor_of(self, spec: StageSpec) -> Supervisor:
-        return Supervisor(spec, self._server, self._calibration, self._tell, relief=lambda: self.memory.holdings.relief)
+        return self._supervisor(
+            spec, self._server, self._calibration, self._tell, relief=lambda: self.memory.holdings.relief
+        )
 
 
 def _llm_settings(config: Config) -> LlmSettings:

@@ -12,9 +12,10 @@ import logging
 import sys
 import time
 import wave
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -26,8 +27,9 @@ from assistant.daemon import Assistant
 from assistant.daemon_voice import endpoint_settings
 from assistant.errors import AssistantError, MemoryRefused
 from assistant.machine import lines_of
-from assistant.messages import ASR_RATE, STAGE_ORDER, QueryReport
+from assistant.messages import ASR_RATE, STAGE_ORDER, LlmRequest, Progress, QueryReport, StageOutput, StageRequest
 from assistant.query import LiveEvent, Query
+from assistant.stages.supervisor import Supervisor
 
 _BLOCK_S = WINDOW_BYTES / 2 / ASR_RATE
 _STILL_S = 0.2
@@ -63,6 +65,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     audio_s: float
     """Length of what was spoken."""
     events: list[Event]
+    work: list[Work]
     report: QueryReport
     pids: dict[int, str]
     """Stages of the workers, by process."""
@@ -87,6 +90,45 @@ class TimedSink:
             self.first_s = time.monotonic()
         self.sample_rate = sample_rate
         self.seconds += len(pcm) / 2 / sample_rate
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """One request of a stage, wanted in the end or not. Monotonic seconds."""
+
+    stage: str
+    begun_s: float
+    first_s: float
+    """Of the first text or sound that came of it; 0 = none came."""
+    ended_s: float
+    ahead: bool = False
+    """The LLM has read, and nothing was to be written yet."""
+
+
+class TimedSupervisor(Supervisor):
+    """Notes when its stage works: events of an answer that was drafted are told when it is certain, not when they
+    happen."""
+
+    work: ClassVar[list[Work]] = []
+    """Of all stages of this process."""
+
+    async def run(self, request: StageRequest, more: AsyncIterator[bytes] | None = None) -> AsyncGenerator[StageOutput]:
+        begun, first = time.monotonic(), 0.0
+        try:
+            async with aclosing(super().run(request, more)) as results:
+                async for out in results:
+                    if not first and not isinstance(out, Progress):
+                        first = time.monotonic()
+                    yield out
+        finally:
+            self.work.append(
+                Work(
+                    stage=self.name,
+                    begun_s=begun,
+                    first_s=first,
+                    ended_s=time.monotonic(),
+                    ahead=isinstance(request, LlmRequest) and request.ahead,
+                )
+            )
 
 
 class Watched:
@@ -122,7 +164,7 @@ class Bench:
     async def run(self) -> Answers:
         question, before = _pcm_of(self._order.question), _pcm_of(self._order.before)
         found = {}
-        async with Assistant(self._config, emit=self._follow) as self._assistant:
+        async with Assistant(self._config, emit=self._follow, supervisor=TimedSupervisor) as self._assistant:
             await self._used_before(before)
             for state in self._order.states:
                 if state == "warm":
@@ -164,6 +206,7 @@ class Bench:
     async def _answered(self, pcm: bytes) -> Answered:
         speech, sink = SentSpeech(endpoint_settings(self._config)), TimedSink()
         self._events.clear()
+        TimedSupervisor.work.clear()
         began = time.monotonic()
         microphone = asyncio.create_task(_played(speech.put, pcm, began))
         try:
@@ -176,6 +219,7 @@ class Bench:
             ended_s=time.monotonic(),
             audio_s=sink.seconds,
             events=list(self._events),
+            work=list(TimedSupervisor.work),
             report=answer.report,
             pids=dict(self._pids),
         )

@@ -61,10 +61,13 @@ class Local(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Speculation(msgspec.Struct, frozen=True, kw_only=True):
-    """Recognitions that began at a pause, before it was known that nobody goes on."""
+    """At a pause: recognised, and answered, before it was known that nobody goes on."""
 
     attempts: int
     hits: int
+    """Nobody went on."""
+    answers: int
+    """Of the hits, those with an answer begun when it was known."""
     hit_rate: float | None
 
 
@@ -120,19 +123,26 @@ def judged(timed: Measured, observed: Measured, *, budget: bool = False) -> E2e:
     limits = {"peak": SEQUENTIAL_PEAK if mode == "sequential" else TARGETS["peak"]} if budget else TARGETS
     targets = {name: None if (found := ratio[name]) is None else found <= limit for name, limit in limits.items()}
     pressed = tuple(dict.fromkeys(reason for one in [*ours, *watched] for reason in one.pressed))
-    hits = [hit for one in ours for hit in one.speculations]
     return E2e(
         queries=len(kinds), cold=sides["ours cold"], warm=sides["ours warm"], local=local, naive=naive, ratio=ratio,
         mode=mode, throttled=bool(pressed), pressed=pressed,
-        speculation=Speculation(
-            attempts=len(hits), hits=sum(hits), hit_rate=round(sum(hits) / len(hits), 3) if hits else None
-        ),
+        speculation=_guesses(ours),
         failed=tuple(
             Failed(file=one.file, side=name, code=one.code)
             for pass_ in (timed, observed) for name, runs in pass_.items() for one in runs if one.outcome == "failed"
         ),
         targets=targets, limits=dict(limits), reached=True in targets.values() and False not in targets.values(),
     )  # fmt: skip
+
+
+def _guesses(runs: Sequence[Taken]) -> Speculation:
+    hits = [hit for one in runs for hit in one.speculations]
+    return Speculation(
+        attempts=len(hits),
+        hits=sum(hits),
+        answers=sum(one.drafts for one in runs),
+        hit_rate=round(sum(hits) / len(hits), 3) if hits else None,
+    )
 
 
 def kinds_of(timed: Measured) -> list[str]:

@@ -48,7 +48,9 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = ""
     """resident | overlap | sequential"""
     speculations: tuple[bool, ...] = ()
-    """For each recognition that began before the end: whether that had been all."""
+    """For each guess that the speaker had finished, made before that was known: whether he had."""
+    drafts: int = 0
+    """Of the guesses that were right, those with an answer begun when it was known."""
     pressed: tuple[str, ...] = ()
     """Why the machine was slowed down meanwhile."""
     transcript: str = ""
@@ -150,7 +152,7 @@ def of_ours(one: Utterance, answered: Answered, pressed: Sequence[str] = (), pea
     silence_ms = (one.decided_s - one.speech_end_s) * 1000
     after_speech_ms = (answered.first_audio_s - answered.began_s - one.speech_end_s) * 1000
     failed = report.error is not None or not answered.first_audio_s
-    timings = report.timings_ms
+    timings, guesses = report.timings_ms, [event for event in answered.events if event.name == "stt-speculation"]
     loads = {f"{stage.name}_load": stage.load_ms for stage in report.stages if stage.load_ms}
     stages = {"asr": timings.asr, "intent": timings.intent, **loads}
     if report.outcome == "answered":
@@ -167,7 +169,8 @@ def of_ours(one: Utterance, answered: Answered, pressed: Sequence[str] = (), pea
         tokens_per_s=_tokens_per_s(answered),
         peak_mib=peak_mib,
         mode=report.memory.mode,
-        speculations=tuple(bool(event.data["hit"]) for event in answered.events if event.name == "stt-speculation"),
+        speculations=tuple(bool(event.data["hit"]) for event in guesses),
+        drafts=sum(bool(event.data["hit"] and event.data.get("answer")) for event in guesses),
         pressed=tuple(pressed),
         transcript=report.transcript,
         reply=report.reply,

@@ -76,8 +76,12 @@ def _verdicts(found: E2e) -> Iterator[str]:
         verdict = "" if limit is None else said(found.targets[name])
         yield f"{name:<24}{'' if ratio is None else f'{ratio:.2f}':>8}{target:>8}  {verdict}".rstrip()
     guesses = found.speculation
-    told = f"{guesses.hits} of {guesses.attempts} were right" if guesses.attempts else "there were none"
-    yield f"\n{found.queries} queries each, in turns; {found.mode}; recognitions begun at a pause: {told}"
+    told = (
+        f"{guesses.hits} of {guesses.attempts} were right, {guesses.answers} with an answer begun"
+        if guesses.attempts
+        else "there were none"
+    )
+    yield f"\n{found.queries} queries each, in turns; {found.mode}; guesses at a pause: {told}"
     if found.throttled:
         yield f"the machine was slowed down, so these figures are too high: {'; '.join(found.pressed)}"
     if found.failed:

@@ -1,7 +1,7 @@
 """Draws what happened in a spoken query, stage under stage, and the memory timeline under it, as one SVG.
 
-Spans come from the events of the query and the times at which they were emitted. The zero of the axis is the end of
-speech. Imports `plots` for what all plots share.
+Loads come from the events and the times at which they were emitted, work from what the supervisors of the stages noted,
+drafts that were dropped included. The zero of the axis is the end of speech. Imports `plots` for what all plots share.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import msgspec
 
 from assistant.bench import plots
-from assistant.bench.e2e_child import Event
+from assistant.bench.e2e_child import Event, Work
 from assistant.bench.e2e_runs import Seen
 from assistant.bench.memory_phases import by_stage
 
@@ -64,19 +64,19 @@ def spans_of(seen: Seen) -> list[Span]:
         Span("speech", "speech", ms(answered.began_s), 0.0),
         Span("silence", "silence", 0.0, round((one.decided_s - one.speech_end_s) * 1000, 1)),
     ]
-    loads = {stage: list(_loads(answered.events, stage)) for stage in ("asr", "intent", "llm", "tts")}
-    runs = _runs(answered.events, answered.first_audio_s)
-    for stage, each in loads.items():
-        found += [Span(f"{_NAMES[stage]} load", stage, ms(begin), ms(end), is_load=True) for begin, end in each]
-        # nothing is worked on before it is loaded
-        ready = max((end for _, end in each), default=0.0)
-        found += [
-            Span(row, stage, ms(max(begin, ready)), ms(end)) for row, begin, end in runs.get(stage, []) if end > ready
-        ]
+    for stage in ("asr", "intent", "llm", "tts"):
+        loads = _loads(answered.events, stage)
+        found += [Span(f"{_NAMES[stage]} load", stage, ms(begin), ms(end), is_load=True) for begin, end in loads]
+        work = sorted((one for one in answered.work if one.stage == stage), key=lambda one: one.begun_s)
+        found += [Span(row, stage, ms(begin), ms(end)) for one in work for row, begin, end in _parts(one)]
     if answered.first_audio_s:
         begin = ms(answered.first_audio_s)
         found.append(Span("playing", "playing", begin, begin + min(answered.audio_s * 1000, _PLAYING_MS)))
-    return found
+    # rows of a stage stand together; what happens behind the beginning of the answer is of no interest
+    rows = list(dict.fromkeys(span.row for span in found))
+    last = found[-1].end_ms if answered.first_audio_s else max(span.end_ms for span in found)
+    drawn = [msgspec.structs.replace(span, end_ms=min(span.end_ms, last)) for span in found if span.begin_ms < last]
+    return sorted(drawn, key=lambda span: rows.index(span.row))
 
 
 def _loads(events: Sequence[Event], stage: str) -> Iterator[tuple[float, float]]:
@@ -91,33 +91,19 @@ def _loads(events: Sequence[Event], stage: str) -> Iterator[tuple[float, float]]
                 begun = 0.0
 
 
-def _runs(events: Sequence[Event], first_audio_s: float) -> dict[str, list[tuple[str, float, float]]]:
-    """By stage: (row, begin, end) in monotonic seconds."""
-    found: dict[str, list[tuple[str, float, float]]] = {}
-    heard = _last(events, "stt-end")
-    if heard is not None:
-        hit = any(event.name == "stt-speculation" and event.data.get("hit") for event in events)
-        begun = _last(events, "live-pause" if hit else "live-end") or heard
-        found["asr"] = [("ASR", begun, heard)]
-    asked, done = _first(events, "intent-start"), _first(events, "intent-end")
-    if asked is not None and done is not None:
-        found["intent"] = [("intent", asked, done)]
-    first, last = _first(events, "reply-delta"), _first(events, "llm-end")
-    if first is not None and last is not None:
-        prefill_s = next(event.data.get("prefill_ms", 0.0) for event in events if event.name == "llm-end") / 1000
-        found["llm"] = [("LLM prefill", first - prefill_s, first), ("LLM decode", first, last)]
-    said = _first(events, "tts-start")
-    if said is not None and first_audio_s:
-        found["tts"] = [("TTS first audio", said, first_audio_s)]
-    return found
-
-
-def _first(events: Sequence[Event], name: str) -> float | None:
-    return next((event.at_s for event in events if event.name == name), None)
-
-
-def _last(events: Sequence[Event], name: str) -> float | None:
-    return _first(list(reversed(events)), name)
+def _parts(work: Work) -> Iterator[tuple[str, float, float]]:
+    """(row, begin, end) in monotonic seconds."""
+    name, first = _NAMES[work.stage], work.first_s or work.ended_s
+    if work.ahead:
+        yield f"{name} reads ahead", work.begun_s, work.ended_s
+    elif work.stage == "llm":
+        yield f"{name} first token", work.begun_s, first
+        yield f"{name} goes on", first, work.ended_s
+    elif work.stage == "tts":
+        yield f"{name} first audio", work.begun_s, first
+        yield f"{name} goes on", first, work.ended_s
+    else:
+        yield name, work.begun_s, work.ended_s
 
 
 # --- drawing --------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from assistant.bench.e2e_child import Answered, Event
+from assistant.bench.e2e_child import Answered, Event, Work
 from assistant.bench.e2e_runs import Seen, Taken
 from assistant.bench.e2e_speech import Utterance
 from assistant.bench.observer import Held, Reading
@@ -69,17 +69,20 @@ def answered(first_audio_s: float = 102.1, outcome: Outcome = Outcome.ANSWERED) 
         Event(at_s=100.6, name="stage-load-start", data={"stage": "tts"}),
         Event(at_s=101.3, name="live-pause"),
         Event(at_s=101.7, name="live-end"),
-        Event(at_s=101.7, name="stt-speculation", data={"hit": True}),
+        Event(at_s=101.7, name="stt-speculation", data={"hit": True, "answer": True}),
         Event(at_s=101.75, name="stt-end", data={"text": "What is the capital of France?"}),
-        Event(at_s=101.75, name="intent-start"),
-        Event(at_s=101.77, name="intent-end"),
-        Event(at_s=101.9, name="reply-delta", data={"text": "Paris"}),
         Event(at_s=102.0, name="llm-end", data={"new_tokens": 3, "prefill_ms": 100.0, "decode_ms": 100.0}),
-        Event(at_s=102.0, name="tts-start"),
         Event(at_s=102.3, name="run-end"),
     ]
+    work = [
+        Work(stage="llm", begun_s=100.5, first_s=0, ended_s=100.9, ahead=True),
+        Work(stage="asr", begun_s=101.3, first_s=101.55, ended_s=101.6),
+        Work(stage="intent", begun_s=101.6, first_s=101.62, ended_s=101.62),
+        Work(stage="tts", begun_s=102.0, first_s=102.1, ended_s=104.0),
+        Work(stage="llm", begun_s=101.8, first_s=101.9, ended_s=102.0),
+    ]
     return Answered(
-        began_s=100.0, first_audio_s=first_audio_s, ended_s=102.3, audio_s=1.5, events=events,
+        began_s=100.0, first_audio_s=first_audio_s, ended_s=102.3, audio_s=1.5, events=events, work=work,
         report=report(outcome), pids={11: "asr", 12: "llm"},
     )  # fmt: skip
 

@@ -26,7 +26,7 @@ def test_the_endpointing_silence_is_told_apart_and_not_counted() -> None:
     one = of_ours(SPOKEN, answered())
     assert (one.with_silence_ms, one.silence_ms, one.first_audio_ms) == (1100, 700, 400)
     assert one.outcome == "answered"
-    assert one.speculations == (True,)
+    assert (one.speculations, one.drafts) == ((True,), 1)
     assert one.tokens_per_s == 20
     assert one.stages == {"asr": 100, "intent": 20, "asr_load": 150, "llm_first_token": 80, "tts_first_audio": 60}
 
@@ -122,13 +122,13 @@ def test_nothing_measured_is_nothing_reached() -> None:
 
 
 def test_a_slow_machine_and_speculations_are_told() -> None:
-    hot = taken(400, pressed=("temperature 84 °C of 80",), speculations=(False, True))
+    hot = taken(400, pressed=("temperature 84 °C of 80",), speculations=(False, True), drafts=1)
     found = e2e_figures.judged(timed([hot], [taken(200, speculations=(True,))]), watched())
     assert found.throttled
     assert (found.speculation.attempts, found.speculation.hits, found.speculation.hit_rate) == (3, 2, 0.667)
     told = table(found)
     assert "temperature 84 °C of 80" in told
-    assert "2 of 3 were right" in told
+    assert "2 of 3 were right, 1 with an answer begun" in told
     assert "ASR 280 ms" in told
 
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from assistant.bench import waterfall
+from assistant.bench.e2e_child import Work
 from assistant.bench.waterfall import Span
 from assistant.errors import UsageError
 from tests.bench.e2e_runs import seen
@@ -19,27 +20,29 @@ def test_spans_count_from_the_end_of_speech() -> None:
         Span("speech", "speech", -1000, 0),
         Span("silence", "silence", 0, 700),
         Span("ASR load", "asr", -1000, -800, is_load=True),
-        Span("ASR", "asr", 300, 750),  # begun at the pause
-        Span("intent", "intent", 750, 770),
+        Span("ASR", "asr", 300, 600),
+        Span("intent", "intent", 600, 620),
         Span("LLM load", "llm", -1000, -500, is_load=True),
-        Span("LLM prefill", "llm", 800, 900),
-        Span("LLM decode", "llm", 900, 1000),
+        Span("LLM reads ahead", "llm", -500, -100),
+        Span("LLM first token", "llm", 800, 900),
+        Span("LLM goes on", "llm", 900, 1000),
         Span("TTS first audio", "tts", 1000, 1100),  # its load never ended
+        Span("TTS goes on", "tts", 1100, 1600),
         Span("playing", "playing", 1100, 1600),
     ]
 
 
-def test_recognition_begins_at_the_end_when_nothing_was_guessed() -> None:
+def test_guesses_that_were_dropped_are_drawn_in_the_same_rows() -> None:
     one = seen()
-    plain = [event for event in one.answered.events if event.name != "stt-speculation"]
-    late = msgspec.structs.replace(one, answered=msgspec.structs.replace(one.answered, events=plain))
-    (asr,) = [span for span in waterfall.spans_of(late) if span.row == "ASR"]
-    assert (asr.begin_ms, asr.end_ms) == (700, 750)
+    dropped = Work(stage="asr", begun_s=100.7, first_s=0, ended_s=100.8)
+    again = msgspec.structs.replace(one.answered, work=[*one.answered.work, dropped])
+    asr = [span for span in waterfall.spans_of(msgspec.structs.replace(one, answered=again)) if span.row == "ASR"]
+    assert [(span.begin_ms, span.end_ms) for span in asr] == [(-300, -200), (300, 600)]
 
 
 def test_a_query_that_failed_early_is_drawn_as_far_as_it_came() -> None:
     one = seen()
-    cut = msgspec.structs.replace(one.answered, events=one.answered.events[:3], first_audio_s=0)
+    cut = msgspec.structs.replace(one.answered, events=one.answered.events[:3], work=[], first_audio_s=0)
     rows = [span.row for span in waterfall.spans_of(msgspec.structs.replace(one, answered=cut))]
     assert rows == ["speech", "silence", "ASR load"]
 
