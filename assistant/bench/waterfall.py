@@ -173,7 +173,7 @@ class _Panel:
             yield _line(x, self._top + _TITLE, x, self._floor, "#dddddd")
             yield _text(x, self._floor + 13, f"{tick:.0f}", anchor="middle", size=10)
             tick += step
-        yield _text(_LEFT - 6, self._floor + 13, "ms after the end of speech", anchor="end", size=10)
+        yield _text(_LEFT - 30, self._floor + 13, "ms after end of speech", anchor="end", size=10)
 
     def _bar(self, span: Span) -> Iterator[ElementTree.Element]:
         y = self._top + _TITLE + self._rows.index(span.row) * _ROW
@@ -185,7 +185,7 @@ class _Panel:
         if span.is_load:
             bar.set("fill-opacity", "0.45")
         yield bar
-        if span.kind not in ("speech", "playing"):
+        if span.kind not in ("speech", "playing") and span.end_ms < self._last:  # else it goes on behind the edge
             told = f"{span.end_ms - span.begin_ms:.0f} ms"
             right = self._x(span.end_ms) + 4
             fits = right + 45 < _WIDTH
