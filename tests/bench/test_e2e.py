@@ -209,10 +209,10 @@ def test_a_real_question_with_nothing_loaded(tmp_path: Path) -> None:
     (one,) = utterances(paths.data_file("question.wav"), 1, EndpointSettings())
     sides = Processes(tmp_path, states=("cold",))
     found = sides.ours(one, observed=True)["cold"]
-    assert found.outcome == "answered"
+    assert (found.outcome, found.code) == ("answered", "")
     assert "capital of France" in found.transcript
     assert 690 < found.silence_ms < 750
-    assert -50 < found.first_audio_ms < 10_000
+    assert found.first_audio_ms > -50
     assert found.peak_mib > 100
     assert {"asr_load", "asr", "llm_first_token", "tts_first_audio"} <= set(found.stages)
     (drawn,) = sides.seen
