@@ -6,6 +6,7 @@ touches the network, and imports no engine library.
 
 from __future__ import annotations
 
+import shlex
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -135,6 +136,8 @@ class ModelStore:
             known = True  # the catalog is broken too; its own error comes with the command
         if manifest is not None and manifest.synthetic:
             return f"assistant models synth --shape {manifest.synthetic} --name {name}{_block(manifest)}"
+        if manifest is not None and manifest.added_from and not known:
+            return f"assistant models add {shlex.quote(manifest.added_from)} --name {name}"
         if known or manifest is None or manifest.converted_from is None:
             return f"assistant models fetch {name}"
         bits = f" --bits {manifest.choices.bits}" if manifest.choices.bits else ""
