@@ -22,7 +22,7 @@ from assistant.errors import AssistantError, ConfigError
 COMMAND = "command.sock"
 CONTROL = "control.sock"
 EVENTS = "events.sock"
-_LOCK = "daemon.lock"
+LOCK = "daemon.lock"
 _LONGEST = 107
 """Bytes of a path in a `sockaddr_un`, its closing NUL apart."""
 _PID_WAIT_S = 0.3
@@ -127,7 +127,7 @@ class DaemonLock(Closing):
 
     def __init__(self, directory: Path) -> None:
         """Raises `AssistantError` code "already-running" that names the process which holds it."""
-        path = directory / _LOCK
+        path = directory / LOCK
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
