@@ -13,6 +13,7 @@ from assistant import (
     cli_bench,
     cli_config,
     cli_devices,
+    cli_doctor,
     cli_events,
     cli_memory,
     cli_models,
@@ -47,6 +48,7 @@ for _verb in (
     cli_voice.mute,
     cli_voice.volume,
     cli_timers.timers,
+    cli_doctor.doctor,
 ):
     app.command()(_verb)
 app.add_typer(cli_models.app, name="models")

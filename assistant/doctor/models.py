@@ -63,7 +63,9 @@ def look_at_models(scene: Scene) -> Iterator[Finding]:
     try:
         _ = store.catalog
     except AssistantError as error:
-        yield Finding("models-unreadable", "problem", error.message, "pip install --force-reinstall local-voice-assistant")
+        yield Finding(
+            "models-unreadable", "problem", error.message, "pip install --force-reinstall local-voice-assistant"
+        )
         return
     needed = list(dict.fromkeys(wanted(scene.config)))
     troubles = [finding for one in needed for finding in _model(store, one)]
@@ -118,7 +120,7 @@ def _wake_words(scene: Scene, store: ModelStore) -> Iterator[Finding]:
             fix = f"assistant models fetch {name}" if store.catalog.find(name) else "assistant models list"
             waking = word in wake.words
             yield Finding(
-                "model-missing", "problem" if waking else "advice",
+                "wake-word-missing", "problem" if waking else "advice",
                 f"{'wake.words' if waking else 'wake.stop_words'}: there is no model of {word!r}", fix,
             )  # fmt: skip
 

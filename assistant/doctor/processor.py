@@ -120,7 +120,7 @@ def look_at_shared_memory(scene: Scene) -> Iterator[Finding]:
     if not os.access(folder, os.W_OK | os.X_OK):
         read_only = os.statvfs(folder).f_flag & os.ST_RDONLY
         fix = "sudo mount -o remount,rw /dev/shm" if read_only else "sudo chmod 1777 /dev/shm"
-        yield Finding("shared-memory-missing", "problem", "/dev/shm cannot be written", fix)
+        yield Finding("shared-memory-missing", "problem", "it cannot be written: /dev/shm", fix)
         return
     free = shutil.disk_usage(folder).free
     if free < _SMALL_SHM:

@@ -1,6 +1,6 @@
 """What is looked at: the machine below a root, the user's folders, the settings. Imports `config`, `paths`.
 
-`root` is a seam: /proc, /sys, /dev, /boot and /etc are read below it, so that a test looks at a small tree of real files.
+`root` is a seam: /proc, /sys, /dev, /boot and /etc are read below it, so that a test looks at a tree of real files.
 """
 
 from __future__ import annotations
