@@ -19,6 +19,7 @@ from assistant import (
     cli_models,
     cli_output,
     cli_run,
+    cli_service,
     cli_status,
     cli_timers,
     cli_top,
@@ -49,6 +50,8 @@ for _verb in (
     cli_voice.volume,
     cli_timers.timers,
     cli_doctor.doctor,
+    cli_service.install_service,
+    cli_service.uninstall_service,
 ):
     app.command()(_verb)
 app.add_typer(cli_models.app, name="models")
