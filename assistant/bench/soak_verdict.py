@@ -1,0 +1,192 @@
+"""What a soak has found, and whether that is good enough. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
+
+import msgspec
+
+from assistant.bench.load import Spread, Target, spread
+from assistant.bench.soak_actors import Did
+from assistant.bench.soak_faults import Fault, by_design, explained, undisturbed
+from assistant.bench.soak_rest import DAEMON, FORK_SERVER, Rest
+
+REST_MIB_PER_HOUR = 6.0
+"""With nothing loaded, all processes together."""
+WORKER_MIB_PER_100 = 2.0
+"""A loaded worker, in 100 queries."""
+NOISE_MIB = 1.0
+"""Growth that a run shorter than this target's time cannot tell from noise."""
+SLOWER = 1.5
+"""The last third of the run against the first, medians of what no fault touched."""
+LEAST_ANSWERED = 0.5
+"""Of the queries; the rest are busy, cancelled, or met a fault."""
+EXTRA_FDS, EXTRA_THREADS = 1.0, 1.0
+_WARM = 0.2
+"""Of the run: what is allocated once belongs to no slope."""
+_FEWEST_PAIRS, _FEWEST_TIMES = 3, 10
+_EXAMPLES = 20
+
+Points = Sequence[tuple[float, float]]
+
+
+class Latency(msgspec.Struct, frozen=True, kw_only=True):
+    first: Spread
+    """ms, in the first third of the run."""
+    last: Spread
+    samples: int
+    slower: float | None
+    """Median of the last third by that of the first, of what no fault touched; None: too few."""
+
+
+class Errors(msgspec.Struct, frozen=True, kw_only=True):
+    by_design: dict[str, int]
+    """By code: `busy`, what was cancelled, what needs a speaker."""
+    explained: dict[str, int]
+    """A fault was made that has this error."""
+    unexplained: dict[str, int]
+    examples: tuple[str, ...]
+    """Of those."""
+
+
+class Findings(msgspec.Struct, frozen=True, kw_only=True):
+    rest_mib_per_hour: float
+    """PSS of all with nothing loaded: median of the slopes between all pairs of readings (Theil-Sen)."""
+    process_mib_per_hour: dict[str, float]
+    """The same of the anonymous memory of the daemon and of its fork servers."""
+    worker_mib_per_100: dict[str, float | None]
+    """Anonymous memory by stage, in 100 queries of all kinds, between readings of the same process; None: too few."""
+    fds: dict[str, float]
+    """What the median of the last third has more than that of the first, with nothing loaded."""
+    threads: dict[str, float]
+    balance_faults: tuple[str, ...]
+    errors: Errors
+    latency: dict[str, Latency]
+    answered: float
+    """Share of the queries."""
+
+
+def theil_sen(lives: Iterable[Points]) -> float | None:
+    """The median slope of all pairs of points of the same life (Theil 1950, Sen 1968); None for too few pairs."""
+    slopes = [
+        (later - sooner) / (end - begin)
+        for life in lives
+        for (begin, sooner), (end, later) in combinations(life, 2)
+        if end > begin
+    ]
+    return statistics.median(slopes) if len(slopes) >= _FEWEST_PAIRS else None
+
+
+def findings(rests: Sequence[Rest], did: Sequence[Did], faults: Sequence[Fault], seconds: float) -> Findings:
+    idle = [one for one in rests if one.unloaded]
+    warm = [one for one in idle if one.at_s >= _WARM * seconds]
+    if len(warm) < _FEWEST_PAIRS:
+        warm = idle
+    queries = [one for one in did if one.query]
+    return Findings(
+        rest_mib_per_hour=round(theil_sen([[(one.at_s / 3600, one.pss_mib) for one in warm]]) or 0.0, 2),
+        process_mib_per_hour={
+            name: round(theil_sen(_lives(warm, name, lambda one: one.at_s / 3600)) or 0.0, 2)
+            for name in (DAEMON, FORK_SERVER)
+        },
+        worker_mib_per_100={name: _worker(rests, name) for name in _stages(rests)},
+        fds=_more(warm, lambda rest, name: rest.processes[name].fds),
+        threads=_more(warm, lambda rest, name: rest.processes[name].threads),
+        balance_faults=tuple(f"at {one.at_s:.0f} s: {what}" for one in rests for what in one.faults),
+        errors=_errors(did, faults),
+        latency=_latency(did, faults, seconds),
+        answered=round(sum(not one.code for one in queries) / len(queries), 3) if queries else 0.0,
+    )
+
+
+def _stages(rests: Sequence[Rest]) -> list[str]:
+    return sorted({name for one in rests for name in one.processes} - {DAEMON, FORK_SERVER})
+
+
+def _lives(rests: Sequence[Rest], name: str, when: Callable[[Rest], float]) -> list[list[tuple[float, float]]]:
+    """The anonymous memory of each process that had this name, over time."""
+    lives: dict[int, list[tuple[float, float]]] = {}
+    for one in rests:
+        if (process := one.processes.get(name)) is not None:
+            lives.setdefault(process.pid, []).append((when(one), process.own_mib))
+    return list(lives.values())
+
+
+def _worker(rests: Sequence[Rest], name: str) -> float | None:
+    """The first reading of a life is left out where more follow: buffers have not met the longest text."""
+    lives = [life[1:] if len(life) > 2 else life for life in _lives(rests, name, lambda one: one.queries / 100)]
+    slope = theil_sen(lives)
+    return None if slope is None else round(slope, 2)
+
+
+def _more(idle: Sequence[Rest], count: Callable[[Rest, str], int]) -> dict[str, float]:
+    third = -(-len(idle) // 3)
+    found = {}
+    for name in (DAEMON, FORK_SERVER):
+        counts = [count(one, name) for one in idle if name in one.processes]
+        if counts:
+            found[name] = float(statistics.median(counts[-third:]) - statistics.median(counts[:third]))
+    return found
+
+
+def _errors(did: Sequence[Did], faults: Sequence[Fault]) -> Errors:
+    failed = [one for one in did if one.code]
+    meant = [one for one in failed if by_design(one)]
+    ours = [one for one in failed if not by_design(one) and explained(one, faults)]
+    others = [one for one in failed if not by_design(one) and not explained(one, faults)]
+    return Errors(
+        by_design=_codes(meant),
+        explained=_codes(ours),
+        unexplained=_codes(others),
+        examples=tuple(f"{one.kind}: {one.code}: {one.message}" for one in others[:_EXAMPLES]),
+    )
+
+
+def _codes(did: Sequence[Did]) -> dict[str, int]:
+    return dict(sorted(Counter(one.code for one in did).items()))
+
+
+def _latency(did: Sequence[Did], faults: Sequence[Fault], seconds: float) -> dict[str, Latency]:
+    """Of what went well."""
+    start = min((one.begin for one in did), default=0.0)
+    found = {}
+    for kind in sorted({one.kind for one in did if not one.code}):
+        well = [one for one in did if one.kind == kind and not one.code]
+        first = [one for one in well if one.begin - start < seconds / 3]
+        last = [one for one in well if one.begin - start >= seconds * 2 / 3]
+        calm = [[one.ms for one in part if undisturbed(one, faults)] for part in (first, last)]
+        enough = min(map(len, calm)) >= _FEWEST_TIMES
+        found[kind] = Latency(
+            first=spread([one.ms for one in first]),
+            last=spread([one.ms for one in last]),
+            samples=len(well),
+            slower=round(statistics.median(calm[1]) / statistics.median(calm[0]), 2) if enough else None,
+        )
+    return found
+
+
+def targets_of(found: Findings, seconds: float, queries: int, others: Sequence[tuple[str, int]]) -> tuple[Target, ...]:
+    """`others`: what must not have happened, and how often it did."""
+    per_hour = max(REST_MIB_PER_HOUR, NOISE_MIB / (seconds / 3600))
+    per_100 = max(WORKER_MIB_PER_100, NOISE_MIB / max(queries, 1) * 100)
+    slopes = {"all": found.rest_mib_per_hour, **found.process_mib_per_hour}
+    workers = {name: slope for name, slope in found.worker_mib_per_100.items() if slope is not None}
+    slower = {kind: one.slower for kind, one in found.latency.items() if one.slower is not None}
+    return (
+        *(_most(f"growth at rest, {name}, MiB an hour", one, per_hour) for name, one in slopes.items()),
+        *(_most(f"growth of a worker, {name}, MiB in 100 queries", one, per_100) for name, one in workers.items()),
+        *(_most(f"more file descriptors, {name}", one, EXTRA_FDS) for name, one in found.fds.items()),
+        *(_most(f"more threads, {name}", one, EXTRA_THREADS) for name, one in found.threads.items()),
+        _most("ledger out of balance at rest", len(found.balance_faults), 0),
+        _most("errors that no fault explains", sum(found.errors.unexplained.values()), 0),
+        *(_most(f"slower at the end, {kind}, by", one, SLOWER) for kind, one in slower.items()),
+        _most("queries not answered, share", round(1 - found.answered, 3), 1 - LEAST_ANSWERED),
+        *(_most(what, often, 0) for what, often in others),
+    )
+
+
+def _most(what: str, value: float, limit: float) -> Target:
+    return Target(what=what, value=round(value, 2), limit=round(limit, 2), met=value <= limit)
