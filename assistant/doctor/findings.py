@@ -66,7 +66,7 @@ KINDS: dict[str, Kind] = {
         "zram of half the memory with lz4 (`zram-tools`)",
     ),
     "swap-on-disk": Kind(
-        "A card or a disk gives pages back a thousand times slower than compressed memory, and a card wears out.",
+        "A card or a disk gives pages back far slower than compressed memory does, and a card wears out.",
         "zram with a higher priority, or no swap on the card",
     ),
     "swap-full": Kind(
@@ -74,7 +74,7 @@ KINDS: dict[str, Kind] = {
         "`assistant unload`, or fewer other programs",
     ),
     "zram-algorithm": Kind(
-        "lz4 gives pages back two to three times faster than other algorithms, and a spoken answer waits for that.",
+        "lz4 gives pages back faster than the other algorithms, and a spoken answer waits for that.",
         "`ALGO=lz4` for zram",
     ),
     "zram-size": Kind(
@@ -83,13 +83,13 @@ KINDS: dict[str, Kind] = {
     ),
     "huge-pages": Kind("Pages of 2 MiB are right only where a program asks for them.", ""),
     "huge-pages-always": Kind(
-        "Each small heap grows in steps of 2 MiB, and several processes of a small machine lose tens of MiB to that.",
+        "Each heap then grows in steps of 2 MiB, and a small machine with several processes feels that.",
         "`madvise` instead of `always`",
     ),
     # --- processor
     "governor": Kind("It decides how fast the clock follows the work.", ""),
     "governor-slow": Kind(
-        "The clock stays low while an answer is computed, which makes it two to four times later.",
+        "The clock stays low while an answer is computed, so that it comes much later.",
         "another `scaling_governor`",
     ),
     "temperature": Kind("A hot processor is slowed down by kernel or firmware.", ""),
