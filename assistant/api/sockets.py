@@ -14,6 +14,7 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from assistant import paths
 from assistant.closing import Closing
@@ -107,6 +108,13 @@ def fresh(path: Path) -> Iterator[None]:
         raise _refused(path.parent, f"{path.name} was made with mode {stat.S_IMODE(found.st_mode):o}, not 600")
 
 
+def ipc(path: Path) -> Any:
+    """Its address for zmq, as bytes: of a text, zmq would make UTF-8, whatever bytes the path has. (It takes bytes; its
+    types do not say so.)
+    """
+    return b"ipc://" + os.fsencode(path)
+
+
 def somebody_listens(path: Path) -> bool:
     """Whether a process has this socket open: False for none, and for one that a killed daemon left behind."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
@@ -140,8 +148,9 @@ class DaemonLock(Closing):
             raise AssistantError(
                 f"a daemon already runs (process {holder}); 'assistant status' shows it", code="already-running"
             ) from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # a full disk: nobody learns our number, and the lock holds all the same
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def _holder(self) -> str:
         """Its process id; one that has just taken the lock may still be about to write it."""
