@@ -92,8 +92,16 @@ def keep_malloc_tidy() -> None:
 _DESCRIPTORS = 16384
 
 
-def allow_descriptors() -> None:
-    """As many open files as we may have: 1024, the usual limit, are soon used up by clients that come and stay."""
+def allow_descriptors() -> int:
+    """As many open files as we may have: 1024, the usual limit, are soon used up by clients that come and stay.
+    How many that are now."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, _DESCRIPTORS) if most > 0 else _DESCRIPTORS, most))
+    return descriptors()
+
+
+def descriptors() -> int:
+    """How many files this process may have open."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return allowed if allowed >= 0 else _DESCRIPTORS
