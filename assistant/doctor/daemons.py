@@ -19,7 +19,8 @@ from assistant.messages_status import Status
 _ANSWER_S = 2.0
 
 
-def look_at_sockets(scene: Scene) -> Iterator[Finding]:
+def look_at_sockets(scene: Scene, version: str = __version__) -> Iterator[Finding]:
+    """`version`: ours, which a daemon should have, too."""
     folder = scene.places.runtime
     listening, troubles = False, []
     for name in (sockets.COMMAND, sockets.CONTROL, sockets.EVENTS):
@@ -41,8 +42,8 @@ def look_at_sockets(scene: Scene) -> Iterator[Finding]:
             status = _asked(folder)
         except NotRunning as error:
             troubles.append(_silent(folder, error))
-    if status is not None and status.version != __version__:
-        text = f"process {status.pid} is version {status.version}; this is {__version__}"
+    if status is not None and status.version != version:
+        text = f"process {status.pid} is version {status.version}; this is {version}"
         troubles.append(
             Finding(
                 "daemon-outdated",

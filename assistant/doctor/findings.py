@@ -126,6 +126,10 @@ KINDS: dict[str, Kind] = {
     "sound-hangs": Kind(
         "A sound system that does not answer keeps the assistant deaf and silent.", "a restart of the sound server"
     ),
+    "sound-broken": Kind(
+        "PortAudio fails, or ends every process that asks it, so that nothing is heard and nothing sounds.",
+        "ALSA's settings (`~/.asoundrc`), and a restart of the sound server",
+    ),
     "sound-no-device": Kind(
         "Nobody is heard, or no answer sounds, until there is one.",
         "a microphone and a speaker, another `audio.input` or `audio.output`, or `audio.enabled = false`",
@@ -205,7 +209,7 @@ KINDS: dict[str, Kind] = {
     "python-old": Kind("The assistant is written for Python 3.11 and later.", "a newer Python"),
     "package-missing": Kind("What needs it fails when it is first used.", "`pip install`"),
     "package-version": Kind("It is not the version that the assistant was tested with.", "`pip install`"),
-    "service": Kind("systemd starts the assistant with the machine, and again when it fails.", ""),
+    "service": Kind("A unit makes systemd start the assistant with the machine, and again when it fails.", ""),
     "service-broken": Kind("The service cannot be started.", "`assistant install-service`"),
     "service-linger": Kind(
         "A user's service ends with his last session, and starts with the first.", "`loginctl enable-linger`"

@@ -27,23 +27,23 @@ _LIMIT_S = 6.0
 _RESTART = "systemctl --user restart pipewire pipewire-pulse wireplumber (or: pulseaudio -k)"
 
 
-def look_at_sound(scene: Scene) -> Iterator[Finding]:
+def look_at_sound(scene: Scene, limit_s: float = _LIMIT_S) -> Iterator[Finding]:
     if not scene.config.audio.enabled:
         yield Finding("sound", "ok", "audio.enabled = false: neither microphone nor speaker is used")
         return
     try:
-        told = _asked(scene.environ)
+        told = _asked(scene.environ, limit_s)
     except subprocess.TimeoutExpired:
-        yield Finding("sound-hangs", "problem", f"the sound system did not answer within {_LIMIT_S:g} s", _RESTART)
+        yield Finding("sound-hangs", "problem", f"the sound system did not answer within {limit_s:g} s", _RESTART)
         return
     if "library" in told:
         yield Finding("sound-library", "problem", told["library"], "sudo apt install libportaudio2")
         return
     if "error" in told:
-        yield Finding("sound-hangs", "problem", told["error"], _RESTART)
+        yield Finding("sound-broken", "problem", told["error"], f"look at ~/.asoundrc and /etc/asound.conf; {_RESTART}")
         return
     devices = tuple(SoundDevice(**one) for one in told["devices"])
-    closed = [*_closed(scene)]
+    closed = [*permissions(scene)]
     yield from closed
     missing = [*_missing(scene, devices)]
     yield from missing
@@ -53,12 +53,12 @@ def look_at_sound(scene: Scene) -> Iterator[Finding]:
         yield Finding("sound", "ok", f"microphone and speaker: {names} ('assistant devices test' tries them)")
 
 
-def _asked(environ: Mapping[str, str]) -> dict[str, Any]:
+def _asked(environ: Mapping[str, str], limit_s: float) -> dict[str, Any]:
     """What the child says. Raises `TimeoutExpired`."""
     done = subprocess.run(
         [sys.executable, "-P", "-m", "assistant.doctor.sound"],
         env={**environ, "PYTHONPATH": paths.environment_of_ours()["PYTHONPATH"]},
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=_LIMIT_S, check=False,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=limit_s, check=False,
     )  # fmt: skip
     try:
         told: dict[str, Any] = json.loads(done.stdout)
@@ -84,7 +84,7 @@ def _missing(scene: Scene, devices: tuple[SoundDevice, ...]) -> Iterator[Finding
             yield Finding("sound-no-device", "problem", error.message, fix)
 
 
-def _closed(scene: Scene) -> Iterator[Finding]:
+def permissions(scene: Scene) -> Iterator[Finding]:
     """The kernel's devices that this user may not use; where logind gives them to whoever sits there, he may."""
     nodes = sorted((scene.root / "dev/snd").glob("pcm*"))
     closed = [node.name for node in nodes if not os.access(node, os.R_OK | os.W_OK)]

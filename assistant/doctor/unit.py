@@ -17,17 +17,19 @@ _PREFIXES = "-@:+!|"
 """Of a program in ExecStart: how it is started, and no part of its path."""
 
 
-def look_at_unit(scene: Scene) -> Iterator[Finding]:
+def look_at_unit(scene: Scene, user: str = "") -> Iterator[Finding]:
+    """`user`: whose unit may be there; empty = ours. Root's services need no session."""
+    name = user or user_name()
     if not (scene.root / "run/systemd/system").is_dir():
         yield Finding("service", "ok", "this machine was not started by systemd")
         return
     system = scene.root / "etc/systemd/system" / NAME
-    user = scene.places.config.parent / "systemd/user" / NAME
-    there = [unit for unit in (system, user) if unit.is_file()]
+    own = scene.places.config.parent / "systemd/user" / NAME
+    there = [unit for unit in (system, own) if unit.is_file()]
     troubles = [finding for unit in there for finding in _program(scene, unit, "" if unit is system else " --user")]
-    if user in there and os.geteuid() != 0 and not (scene.root / "var/lib/systemd/linger" / user_name()).exists():
-        text = f"{user_name()}'s services end when he logs out"
-        troubles.append(Finding("service-linger", "advice", text, f"sudo loginctl enable-linger {user_name()}"))
+    if own in there and name != "root" and not (scene.root / "var/lib/systemd/linger" / name).exists():
+        text = f"{name}'s services end with the last session"
+        troubles.append(Finding("service-linger", "advice", text, f"sudo loginctl enable-linger {name}"))
     yield from troubles
     if not troubles:
         names = ", ".join(map(str, there))

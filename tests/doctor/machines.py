@@ -7,6 +7,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -94,6 +95,21 @@ def mounted(folder: Path, size: str = "1m") -> Iterator[None]:
         yield
     finally:
         subprocess.run(["umount", folder], check=True)
+
+
+def as_nobody(code: str, *arguments: str | Path) -> list[list[str]]:
+    """Lines that `code`, run as a user without rights or environment, prints, each cut at "|"; skipped but for root."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root to be somebody else")
+    imports, _, rest = code.partition("\n\n")  # the interpreter may lie where nobody else may look
+    drop = "import os; os.setgroups([]); os.setgid(65534); os.setuid(65534)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{imports}\n{drop}\n{rest}", *arguments],
+        env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}, cwd="/", capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.stderr == ""
+    return [line.split("|") for line in done.stdout.splitlines()]
 
 
 def told(stdout: str) -> dict[str, list[dict[str, object]]]:

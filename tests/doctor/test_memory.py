@@ -37,7 +37,7 @@ def test_a_limit_that_no_stage_fits_into_names_the_limit(tmp_path: Path, limited
     assert "cgroup limit 700 MiB" in look(look_at_memory, machine.scene())["memory"].found
     machine.model("one", Stage.TTS, "piper", size=300 * MIB)
     finding = look(look_at_memory, machine.scene("stages.tts.model=one"))["memory-too-small"]
-    assert "stage tts needs about 920 MiB" in finding.found
+    assert "stage tts needs about 868 MiB" in finding.found
     assert "MemoryMax" in finding.fix
 
 
