@@ -11,7 +11,7 @@ from assistant import cli_output
 
 app = typer.Typer(help="Measure what the documentation claims.", no_args_is_help=True)
 
-_BENCHES = {
+BENCHES = {
     "ask": ("end_to_end", "A spoken question end to end, against the naive way."),
     "memory": ("memory", "The memory of one spoken query over time, and whether the ledger tells the truth."),
     "chunks": ("chunks", "The LLM by the size of its prompt chunks: memory, first token, decode."),
@@ -42,5 +42,5 @@ def _add(name: str, module: str, help_text: str) -> None:
             sys.exit(importlib.import_module(f"assistant.bench.{module}").main(context.args))
 
 
-for _name, (_module, _help) in _BENCHES.items():
+for _name, (_module, _help) in BENCHES.items():
     _add(_name, _module, _help)

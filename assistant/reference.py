@@ -7,17 +7,23 @@ date. Nothing imports this.
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import importlib
+import io
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import msgspec
 import typer
 
-from assistant import cli, config, config_checks, paths
+from assistant import cli, cli_bench, config, config_checks, paths
 from assistant.api.schema import described
 from assistant.errors import ExitCode
 from assistant.model_store.catalog import Catalog
@@ -97,8 +103,42 @@ def verbs() -> Iterator[tuple[str, Any]]:
     return walk(typer.main.get_command(cli.app), "assistant")
 
 
-def options_of(command: Any) -> list[Any]:
-    return [one for one in command.params if one.opts[0].startswith("-") and not one.hidden and one.name != "help"]
+@dataclass(frozen=True, slots=True)
+class Option:
+    names: tuple[str, ...]
+    value: str
+    """What stands behind it; empty = nothing."""
+    help: str
+    default: str = ""
+
+
+def options_of(path: str, command: Any) -> list[Option]:
+    if path.startswith("assistant bench "):
+        return list(_of_a_benchmark(path.rpartition(" ")[2]))
+    return [
+        Option(tuple(one.opts), "" if one.is_flag else one.metavar or _kind(one), one.help or "", _default(one))
+        for one in command.params
+        if one.opts[0].startswith("-") and not one.hidden and one.name != "help"
+    ]
+
+
+@functools.cache
+def _of_a_benchmark(name: str) -> tuple[Option, ...]:
+    """Benchmarks read their arguments themselves: taken from what they print of them."""
+    module = importlib.import_module(f"assistant.bench.{cli_bench.BENCHES[name][0]}")
+    columns, printed = os.environ.get("COLUMNS"), io.StringIO()
+    os.environ["COLUMNS"] = "1000"
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+            module.main(["--help"])
+    finally:
+        del os.environ["COLUMNS"]
+        if columns is not None:
+            os.environ["COLUMNS"] = columns
+    found = re.findall(
+        r"^  (--[a-z][a-z0-9-]*)(?: (\S+(?: \S+)*?))?(?: {2,}|\n {10,}|$)(.*)$", printed.getvalue(), re.M
+    )
+    return tuple(Option((option,), value, about[:1].upper() + about[1:]) for option, value, about in found)
 
 
 def _arguments_of(command: Any) -> list[Any]:
@@ -108,12 +148,14 @@ def _arguments_of(command: Any) -> list[Any]:
 def verb_sections() -> str:
     lines: list[str] = []
     for path, command in verbs():
-        given = _arguments_of(command)
-        words = [path, *(_metavar(one) for one in given), *(["[OPTION]..."] if options_of(command) else [])]
-        lines += ["", f"### {path}", "", f"`{' '.join(words)}`", "", " ".join((command.help or "").split()), ""]
+        given, options = _arguments_of(command), options_of(path, command)
+        words = [path, *(_metavar(one) for one in given), *(["[OPTION]..."] if options else [])]
+        about = " ".join((command.help or "").split())
+        lines += ["", f"### {path}", "", f"`{' '.join(words)}`", "", about, ""]
         rows = [[f"`{_metavar(one)}`", one.help or "", _default(one)] for one in given if one.help]
-        rows += [[", ".join(f"`{opt}`" for opt in one.opts) + _value(one), one.help or "", _default(one)]
-                 for one in options_of(command)]  # fmt: skip
+        for option in options:
+            names = ", ".join(f"`{name}`" for name in option.names)
+            rows.append([f"{names} {option.value}".strip(), option.help, option.default])
         if rows:
             lines += [*_rows([["argument or option", "what", "default"]], head=True), *_rows(rows)]
     return "\n".join(lines[1:]) + "\n"
@@ -122,10 +164,6 @@ def verb_sections() -> str:
 def _metavar(argument: Any) -> str:
     name = argument.metavar or argument.name.upper()
     return name if argument.required or name.startswith("[") else f"[{name}]"
-
-
-def _value(option: Any) -> str:
-    return "" if option.is_flag else f" {option.metavar or _kind(option)}"
 
 
 def _kind(option: Any) -> str:

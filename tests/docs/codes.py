@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ NOT_OURS = {"bench", "training"}
 """Rooms that no user meets."""
 
 
+@functools.cache
 def codes() -> dict[str, set[str]]:
     """Each code, and the modules that raise it."""
     found: dict[str, set[str]] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from assistant import config, reference
@@ -18,7 +19,7 @@ def test_nothing_is_stale(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_setting_has_a_meaning_and_its_variable_works() -> None:
     assert [key for key, _, _, meaning in reference.settings() if not meaning] == []
     keys = [key for key, *_ in reference.settings()]
-    assert set(keys) == set(config.flatten(reference.msgspec.to_builtins(config.Config())))
+    assert set(keys) == set(config.flatten(msgspec.to_builtins(config.Config())))
     text = reference.settings_tables()
     for key in keys:
         variable = config.ENV_PREFIX + key.upper().replace(".", "_")
@@ -33,7 +34,7 @@ def test_every_verb_and_option_is_told_with_a_sentence() -> None:
     for path, command in verbs.items():
         assert f"### {path}\n" in text
         assert command.help, path
-        assert [one.opts for one in reference.options_of(command) if not one.help] == [], path
+        assert [one.names for one in reference.options_of(path, command) if not one.help] == [], path
 
 
 def test_every_exit_code_is_told() -> None:

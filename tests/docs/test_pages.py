@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from assistant import config, reference
 from assistant.messages import Stage
@@ -119,7 +119,7 @@ def test_every_setting_that_is_named_exists() -> None:
 def _said(page: Path) -> list[str]:
     """Everything on a page that is a call of the command line."""
     lines = [line for block in all_blocks("sh", "console") if block.page == page for line in command_lines(block)]
-    found = re.findall(r"(?:^|[\s/(;&|])(assistant [^#&|;<>]*)", "\n".join(lines), re.MULTILINE)
+    found = re.findall(r"(?:^|[;&|(] *|exec |sudo |bin/)(assistant [^#&|;<>\n]*)", "\n".join(lines), re.MULTILINE)
     return [*found, *(span for span in spans(page) if span.startswith("assistant "))]
 
 
@@ -145,7 +145,7 @@ def _check_call(call: str, words: list[str]) -> None:
             _check_call(call, [*words[:length], one, *words[length + 1 :]])
         return
     known = {"--help", "--version"} | (
-        {opt for one in reference.options_of(VERBS[verb]) for opt in one.opts} if verb in VERBS else set()
+        {name for one in reference.options_of(verb, VERBS[verb]) for name in one.names} if verb in VERBS else set()
     )
     for word in words[length:]:
         if word == "--":
