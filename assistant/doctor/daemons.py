@@ -105,4 +105,9 @@ def _others(scene: Scene) -> Iterator[Finding]:
         except NotRunning:
             continue
         if pid != os.getpid():
-            yield Finding("daemon-other", "advice", f"process {pid} is another daemon of this user", f"kill {pid}")
+            yield Finding(
+                "daemon-other",
+                "advice",
+                f"process {pid} is another daemon of this user",
+                f"unless it is meant: kill {pid}",
+            )
