@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from assistant import __version__, paths
-from assistant.api import sockets
+from assistant.api.sockets import COMMAND, CONTROL, EVENTS, LOCK, DaemonLock, somebody_listens
 from assistant.doctor.findings import Finding
 from assistant.doctor.scene import Scene
 from assistant.errors import NotRunning
@@ -23,7 +23,7 @@ def look_at_sockets(scene: Scene, version: str = __version__) -> Iterator[Findin
     """`version`: ours, which a daemon should have, too."""
     folder = scene.places.runtime
     listening, troubles = False, []
-    for name in (sockets.COMMAND, sockets.CONTROL, sockets.EVENTS):
+    for name in (COMMAND, CONTROL, EVENTS):
         path = folder / name
         try:
             mode = path.lstat().st_mode
@@ -32,7 +32,7 @@ def look_at_sockets(scene: Scene, version: str = __version__) -> Iterator[Findin
         if not stat.S_ISSOCK(mode):
             text = f"{path} is no socket"
             troubles.append(Finding("socket-blocked", "problem", text, f"rm -r {shlex.quote(str(path))}"))
-        elif sockets.somebody_listens(path):
+        elif somebody_listens(path):
             listening = True
         else:
             troubles.append(_stale(path))
@@ -61,9 +61,9 @@ def look_at_sockets(scene: Scene, version: str = __version__) -> Iterator[Findin
 
 def _asked(folder: Path) -> Status | None:
     """None for a daemon that went just now. Raises `NotRunning` for one that listens and does not answer."""
-    from assistant.api import client
+    from assistant.api.client import found as answering
 
-    found = client.found(folder, _ANSWER_S)
+    found = answering(folder, _ANSWER_S)
     if found is None:
         return None
     with found:
@@ -72,17 +72,17 @@ def _asked(folder: Path) -> Status | None:
 
 def _silent(folder: Path, error: NotRunning) -> Finding:
     try:
-        pid = int((folder / sockets.LOCK).read_text("ascii"))
+        pid = int((folder / LOCK).read_text("ascii"))
     except (OSError, ValueError):
         pid = 0
-    end = f"kill {pid}; sleep 5; kill -KILL {pid}" if pid else f"fuser -k {shlex.quote(str(folder / sockets.CONTROL))}"
+    end = f"kill {pid}; sleep 5; kill -KILL {pid}" if pid else f"fuser -k {shlex.quote(str(folder / CONTROL))}"
     return Finding("daemon-silent", "problem", error.message, end)
 
 
 def _stale(path: Path) -> Finding:
     def mend() -> str:
-        with sockets.DaemonLock(path.parent):  # a daemon that is just starting has it, and needs no help
-            if not sockets.somebody_listens(path):
+        with DaemonLock(path.parent):  # a daemon that is just starting has it, and needs no help
+            if not somebody_listens(path):
                 path.unlink(missing_ok=True)
         return f"removed {path}"
 

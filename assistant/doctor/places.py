@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from assistant.api import sockets
+from assistant.api.sockets import checked_length
 from assistant.doctor.findings import Finding, Level
 from assistant.doctor.models import store_of, wanted
 from assistant.doctor.scene import MIB, Scene, mib
@@ -47,7 +47,7 @@ def _homes(scene: Scene) -> Iterator[Finding]:
     unset = [name for name in _XDG if not scene.environ.get(name, "").startswith("/")]
     if not scene.environ.get("HOME") and unset:
         yield Finding(
-            "home-unset", "problem", f"neither HOME nor {', '.join(unset)} is set",
+            "home-unset", "advice", f"neither HOME nor {', '.join(unset)} is set; {scene.places.state} is used",
             f'export HOME="$(getent passwd {user_name()} | cut -d: -f6)"',
         )  # fmt: skip
     if not scene.environ.get("XDG_RUNTIME_DIR", "").startswith("/") and os.geteuid() != 0:
@@ -56,7 +56,7 @@ def _homes(scene: Scene) -> Iterator[Finding]:
             'export XDG_RUNTIME_DIR="/run/user/$(id -u)"',
         )  # fmt: skip
     try:
-        sockets.checked_length(scene.places.runtime)
+        checked_length(scene.places.runtime)
     except ConfigError as error:
         yield Finding(
             "runtime-dir-long", "problem", error.message, 'export XDG_RUNTIME_DIR="/run/user/$(id -u)"'

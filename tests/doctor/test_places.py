@@ -114,7 +114,7 @@ import pwd
 for one in look_at_folders(Scene()):
     print(one.id, one.level, one.fix, sep="|")
 """)
-    assert ["home-unset", "problem"] in [row[:2] for row in rows]
+    assert ["home-unset", "advice"] in [row[:2] for row in rows]
     assert ["runtime-dir-unset", "advice"] in [row[:2] for row in rows]
     assert any(row[2].startswith("sudo install -d -m 700 -o nobody") for row in rows)
 
