@@ -4,15 +4,14 @@ grows, what is lost, what goes wrong without a reason.
     assistant bench soak [--minutes 20] [--seed 9] [--no-faults] [--set KEY=VALUE]... [--json]
 
 A daemon of its own, without microphone and speaker and with a state folder of its own; as root in a memory cgroup of
-its own, whose limit is lowered now and then. Every few seconds all load stops, and every process is read; each eighth
-time also with nothing loaded. The same seed makes each client and the faults do the same in the same order.
+its own, whose limit is lowered now and then. Every few seconds all load stops, and every process is read; now and then
+with nothing loaded, too. The same seed makes each client and the faults do the same in the same order.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import os
 import sys
 import tempfile
@@ -33,15 +32,16 @@ from assistant.bench.load import Target
 from assistant.bench.output import judge, said, say_aside
 from assistant.bench.soak_actors import ENDS_S, KINDS, Actor, Asker, Gate, Subscriber, TimerKeeper, Watcher
 from assistant.bench.soak_faults import ROOMY, STEP_TIMEOUT_S, Harm
-from assistant.bench.soak_rest import Place, Rest
+from assistant.bench.soak_rest import Place, Rest, Watched
 from assistant.bench.soak_verdict import Findings, findings, targets_of
 from assistant.errors import EngineFailed, NotRunning, UsageError
 from assistant.messages import Stage
 
 MINUTES, SEED = 20.0, 9
-CYCLE = 8
-"""Rests from one with nothing loaded to the next. Faults are made in the first half: in the second workers get old."""
-LEAST_RESTS, REST_EVERY_S = 30, 10.0
+LEAST_CYCLES, CYCLE_S = 6, 80.0
+"""From one rest with nothing loaded to the next. Faults are made in the first half: in the second workers get old."""
+RESTS = 8
+"""Of a cycle."""
 _FAULT_EVERY_S = 2.5
 _ASKERS, _SUBSCRIBERS = 2, 2
 
@@ -99,8 +99,6 @@ class Plan:
     faults: bool = True
     kinds: tuple[str, ...] = KINDS
     """What is asked."""
-    rest_every_s: float = REST_EVERY_S
-    """At most."""
     module: str = SERVICE
     """The daemon's main."""
 
@@ -110,7 +108,7 @@ def measure(plan: Plan, sets: Sequence[str] = ()) -> Soak:
     spoken = any(kind.startswith("spoken") for kind in plan.kinds)
     voices = mix.voices() if spoken else mix.Voices((), ())
     seconds, seed = plan.minutes * 60, plan.seed
-    every_s = min(plan.rest_every_s, seconds / LEAST_RESTS)
+    cycle_s = min(CYCLE_S, seconds / LEAST_CYCLES)
     limits = [f"stages.{stage.value}.step_timeout_s={STEP_TIMEOUT_S}" for stage in Stage]
     with (
         _own_cgroup() as group,
@@ -122,7 +120,7 @@ def measure(plan: Plan, sets: Sequence[str] = ()) -> Soak:
             module=plan.module,
         ) as daemon,
     ):
-        gate, witness = Gate(), Witness(daemon.folder)
+        gate, witness, watched = Gate(), Witness(daemon.folder), Watched(daemon)
         witness.start()
         timers = TimerKeeper("timers", daemon.folder, gate, seed)
         actors: list[Actor] = [
@@ -131,9 +129,11 @@ def measure(plan: Plan, sets: Sequence[str] = ()) -> Soak:
             Watcher("watcher", daemon.folder, gate, seed),
             timers,
         ]
-        harm = Harm(daemon.folder, gate, seed, daemon.pid, daemon.ledger(), group, min(_FAULT_EVERY_S, every_s / 4))
+        harm = Harm(
+            daemon.folder, gate, seed, daemon.pid, watched.ledger, group, min(_FAULT_EVERY_S, cycle_s / RESTS / 4)
+        )
         everybody = [*actors, harm] if plan.faults else actors
-        rests = _run(daemon, gate, everybody, timers, harm if plan.faults else None, seconds, every_s)
+        rests = _run(watched, gate, everybody, timers, harm if plan.faults else None, seconds, cycle_s)
         did = [one for actor in everybody for one in actor.did]
         lowest = [("OOM kills", group.oom_kills())] if group else []
         tracebacks = daemon.log.count("Traceback (most recent call last)")
@@ -178,28 +178,26 @@ def _own_cgroup() -> Iterator[MemoryCgroup | None]:
 
 
 def _run(
-    daemon: OwnDaemon, gate: Gate, actors: Sequence[Actor], timers: TimerKeeper, harm: Harm | None, seconds: float,
-    every_s: float,
+    daemon: Watched, gate: Gate, actors: Sequence[Actor], timers: TimerKeeper, harm: Harm | None, seconds: float,
+    cycle_s: float,
 ) -> list[Rest]:  # fmt: skip
     for actor in actors:
         actor.start()
-    began = time.monotonic()
+    began = cycle = time.monotonic()
     rests = [_rest(daemon, actors, began, unload=True)]
     try:
-        for number in itertools.count(1):
+        while (now := time.monotonic()) < began + seconds:
             if harm is not None:
-                harm.calm = (number - 1) % CYCLE >= CYCLE // 2
+                harm.calm = now - cycle >= cycle_s / 2
             gate.open()
-            _work(daemon, actors, every_s)
+            _work(daemon, actors, cycle_s / RESTS)
             if not gate.close(ENDS_S):
-                raise EngineFailed(f"something that was asked had no end within {ENDS_S:g} s: {daemon.log[-300:]}")
+                raise EngineFailed(f"something that was asked had no end within {ENDS_S:g} s")
             rests.append(_rest(daemon, actors, began, unload=False))
-            over = time.monotonic() - began >= seconds
-            if over or number % CYCLE == 0:
+            if (now := time.monotonic()) >= min(cycle + cycle_s, began + seconds):
                 rests.append(_rest(daemon, actors, began, unload=True))
+                cycle = now
             timers.compare(daemon.client)
-            if over:
-                break
     finally:
         gate.end()
         for actor in actors:
@@ -207,18 +205,17 @@ def _run(
     return rests
 
 
-def _work(daemon: OwnDaemon, actors: Sequence[Actor], every_s: float) -> None:
+def _work(daemon: Watched, actors: Sequence[Actor], every_s: float) -> None:
     until = time.monotonic() + every_s
     while time.monotonic() < until:
-        if daemon.process.poll() is not None:
-            raise EngineFailed(f"the daemon ended: {daemon.log[-300:]}")
+        daemon.check()
         for actor in actors:
             if actor.broke is not None:
                 raise actor.broke
         time.sleep(0.05)
 
 
-def _rest(daemon: OwnDaemon, actors: Sequence[Actor], began: float, *, unload: bool) -> Rest:
+def _rest(daemon: Watched, actors: Sequence[Actor], began: float, *, unload: bool) -> Rest:
     place = Place(time.monotonic() - began, sum(one.query for actor in actors for one in actor.did))
     rest = soak_rest.read(daemon, place, unload=unload)
     what = "nothing loaded" if unload else "as it is"
@@ -240,6 +237,8 @@ def table(found: Soak) -> str:
         *(f"  {one}" for one in seen.errors.examples),
         *(f"out of balance {one}" for one in seen.balance_faults),
         *(f"timers: {one}" for one in found.timer_faults),
+        "slowest queries, seconds of loading+running by stage, and the faults that they met:",
+        *(f"  {one}" for one in seen.slowest),
         f"at rest, nothing loaded: {idle[0].pss_mib:.1f} MiB at first, {idle[-1].pss_mib:.1f} at last",
         "",
         f"{'ms of what went well':<26}{'first third p50':>16}{'p99':>9}{'last third p50':>16}{'p99':>9}{'samples':>9}",

@@ -46,6 +46,8 @@ class Did:
     stage: str | None = None
     """That the error names."""
     query: bool = False
+    parts: str = ""
+    """Where the time of a query went: what its report says."""
 
     @property
     def ms(self) -> float:
@@ -173,7 +175,7 @@ class Asker(Actor):
 
     def _ask(self, client: Client, kind: str, ask: wire.Ask, pcm: bytes) -> None:
         cancel_s = self._dice.random() if kind.startswith("cancelled") else 0.0
-        begin, code, message, stage = time.monotonic(), "", "", None
+        begin, code, message, stage, parts = time.monotonic(), "", "", None, ""
         try:
             sent, query_id, started = client.ask(ask, pcm), "", 0.0
             for reply, _ in client.replies(sent, ENDS_S):
@@ -182,14 +184,22 @@ class Asker(Actor):
                         pass
                     case wire.Started():
                         started = time.monotonic()
-                    case wire.Report(error=error) if error is not None:
-                        code, message, stage = error.code, error.message, error.stage
+                    case wire.Report(error=error):
+                        parts = _parts(reply)
+                        if error is not None:
+                            code, message, stage = error.code, error.message, error.stage
                 if cancel_s and started and time.monotonic() >= started + cancel_s:
                     cancel_s = 0.0
                     client.cancel(query_id)
         except AssistantError as error:
             code, message, stage = error.code, error.message, error.stage
-        self.did.append(Did(kind, begin, time.monotonic(), code, message, stage, query=True))
+        self.did.append(Did(kind, begin, time.monotonic(), code, message, stage, query=True, parts=parts))
+
+
+def _parts(report: wire.Report) -> str:
+    """Seconds: loading and running of each stage."""
+    told = (f"{one.name} {one.load_ms / 1000:.1f}+{one.run_ms / 1000:.1f}" for one in report.stages)
+    return f"{', '.join(told)}, {report.memory.mode}"
 
 
 class TimerKeeper(Actor):

@@ -15,8 +15,8 @@ import msgspec
 from assistant.bench.daemons import OwnDaemon
 from assistant.bench.memory_phases import TRUTH_TARGET_PERCENT
 from assistant.bench.observer import Reading, accounted, descendants, read_tree
-from assistant.errors import AssistantError, EngineFailed
-from assistant.memory_orchestrator.ledger import LedgerView, RowState
+from assistant.errors import AssistantError, EngineFailed, NotRunning
+from assistant.memory_orchestrator.ledger import SHM, LedgerView, RowState, segment_name
 from assistant.messages import STAGE_ORDER, Stage
 
 MIB = 1 << 20
@@ -63,15 +63,44 @@ class Place(msgspec.Struct, frozen=True):
     queries: int
 
 
-def read(daemon: OwnDaemon, place: Place, *, unload: bool) -> Rest:
+class Watched:
+    """A daemon and its ledger, attached to once: its name may be taken away, but not what it says."""
+
+    def __init__(self, daemon: OwnDaemon) -> None:
+        self.pid, self.client = daemon.pid, daemon.client
+        self.ledger = daemon.ledger()
+        self._daemon = daemon
+
+    def view(self) -> LedgerView:
+        """Raises `EngineFailed` when the daemon has ended."""
+        self.check()
+        try:
+            return self.ledger.read()
+        except NotRunning as error:
+            self.check()
+            raise EngineFailed(error.message) from None
+
+    def check(self) -> None:
+        if self._daemon.process.poll() is not None:
+            raise EngineFailed(f"the daemon ended ({self._daemon.process.returncode}): {self._daemon.log[-300:]}")
+
+    @property
+    def named(self) -> bool:
+        """Whether others can attach to its ledger."""
+        return (SHM / segment_name(self._daemon.owner)).exists()
+
+
+def read(daemon: Watched, place: Place, *, unload: bool) -> Rest:
     """Waits until nothing is under way; with `unload` until nothing is loaded, either. Raises `EngineFailed` when the
     daemon has ended."""
     if unload:
         for stage in STAGE_ORDER:
             daemon.client.unload(stage)
     faults = [] if _quiet(daemon) else [f"not at rest after {_QUIET_S:g} s: {_states(daemon)}"]
-    if unload and (rows := daemon.ledger().read().rows):
+    if unload and (rows := daemon.view().rows):
         faults.append("reserved after everything was unloaded: " + ", ".join(row.stage for row in rows))
+    if not daemon.named:
+        faults.append("the ledger's segment has lost its name")
     view, reading = _fresh(daemon)
     names = _names(daemon, view)
     processes = {names.get(pid, f"other {pid}"): _process(pid, reading) for pid in reading.processes}
@@ -90,37 +119,35 @@ def read(daemon: OwnDaemon, place: Place, *, unload: bool) -> Rest:
     )
 
 
-def _quiet(daemon: OwnDaemon) -> bool:
+def _quiet(daemon: Watched) -> bool:
     give_up = time.monotonic() + _QUIET_S
     while time.monotonic() < give_up:
-        if daemon.process.poll() is not None:
-            raise EngineFailed(f"the daemon ended: {daemon.log[-300:]}")
-        rows = daemon.ledger().read().rows
+        rows = daemon.view().rows
         settled = all(row.state in (RowState.IDLE, RowState.PREPARED) for row in rows)
-        if settled and not _strangers(daemon, daemon.ledger().read()):
+        if settled and not _strangers(daemon, daemon.view()):
             return True
         time.sleep(_LOOK_S)
     return False
 
 
-def _states(daemon: OwnDaemon) -> str:
-    return ", ".join(f"{row.stage} {row.state.name.lower()}" for row in daemon.ledger().read().rows) or "nothing loaded"
+def _states(daemon: Watched) -> str:
+    return ", ".join(f"{row.stage} {row.state.name.lower()}" for row in daemon.view().rows) or "nothing loaded"
 
 
-def _fresh(daemon: OwnDaemon) -> tuple[LedgerView, Reading]:
+def _fresh(daemon: Watched) -> tuple[LedgerView, Reading]:
     """A view whose figures were measured from now on, and the kernel's. A lease makes the daemon look at once."""
     asked = time.monotonic_ns()
-    loaded = [row.stage for row in daemon.ledger().read().rows if row.state is RowState.IDLE]
+    loaded = [row.stage for row in daemon.view().rows if row.state is RowState.IDLE]
     if loaded:
         with contextlib.suppress(AssistantError):
             daemon.client.load(Stage(loaded[0]))
     give_up = time.monotonic() + _FRESH_S
-    while (view := daemon.ledger().read()).measured_ns < asked and time.monotonic() < give_up:
+    while (view := daemon.view()).measured_ns < asked and time.monotonic() < give_up:
         time.sleep(_LOOK_S)
     return view, read_tree(daemon.pid)
 
 
-def _strangers(daemon: OwnDaemon, view: LedgerView) -> list[str]:
+def _strangers(daemon: Watched, view: LedgerView) -> list[str]:
     """Children that nobody accounts for, zombies, rows without a process."""
     found = []
     family, known = set(descendants(daemon.pid)[1:]), {row.pid for row in view.rows}
@@ -148,7 +175,7 @@ def _parent(pid: int) -> int:
     return int(fields[1]) if len(fields) > 1 else 0
 
 
-def _names(daemon: OwnDaemon, view: LedgerView) -> dict[int, str]:
+def _names(daemon: Watched, view: LedgerView) -> dict[int, str]:
     names = {row.pid: row.stage for row in view.rows}
     for pid in descendants(daemon.pid)[1:]:
         if pid not in names and _parent(pid) == daemon.pid:

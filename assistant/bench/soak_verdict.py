@@ -20,15 +20,17 @@ WORKER_MIB_PER_100 = 2.0
 """A loaded worker, in 100 queries."""
 NOISE_MIB = 1.0
 """Growth that a run shorter than this target's time cannot tell from noise."""
-SLOWER = 1.5
-"""The last third of the run against the first, medians of what no fault touched."""
+SLOWER, LEAST_MS = 1.5, 5.0
+"""The last third of the run against the first, medians of what no fault touched, each taken for `LEAST_MS` at least."""
+JUDGED = ("status", "typed command, silent", "typed question, silent")
+"""Whose times can be compared: always the same work."""
 LEAST_ANSWERED = 0.5
 """Of the queries; the rest are busy, cancelled, or met a fault."""
 EXTRA_FDS, EXTRA_THREADS = 1.0, 1.0
 _WARM = 0.2
 """Of the run: what is allocated once belongs to no slope."""
 _FEWEST_PAIRS, _FEWEST_TIMES = 3, 10
-_EXAMPLES = 20
+_EXAMPLES, _SLOWEST = 20, 8
 
 Points = Sequence[tuple[float, float]]
 
@@ -53,9 +55,11 @@ class Errors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Findings(msgspec.Struct, frozen=True, kw_only=True):
-    rest_mib_per_hour: float
-    """PSS of all with nothing loaded: median of the slopes between all pairs of readings (Theil-Sen)."""
-    process_mib_per_hour: dict[str, float]
+    rest_readings: int
+    """With nothing loaded, after the first part of the run."""
+    rest_mib_per_hour: float | None
+    """PSS of all with nothing loaded: median of the slopes between all pairs of readings (Theil-Sen); None: too few."""
+    process_mib_per_hour: dict[str, float | None]
     """The same of the anonymous memory of the daemon and of its fork servers."""
     worker_mib_per_100: dict[str, float | None]
     """Anonymous memory by stage, in 100 queries of all kinds, between readings of the same process; None: too few."""
@@ -65,6 +69,8 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     balance_faults: tuple[str, ...]
     errors: Errors
     latency: dict[str, Latency]
+    slowest: tuple[str, ...]
+    """Queries: how long, where the time went, and which faults they met."""
     answered: float
     """Share of the queries."""
 
@@ -83,14 +89,12 @@ def theil_sen(lives: Iterable[Points]) -> float | None:
 def findings(rests: Sequence[Rest], did: Sequence[Did], faults: Sequence[Fault], seconds: float) -> Findings:
     idle = [one for one in rests if one.unloaded]
     warm = [one for one in idle if one.at_s >= _WARM * seconds]
-    if len(warm) < _FEWEST_PAIRS:
-        warm = idle
     queries = [one for one in did if one.query]
     return Findings(
-        rest_mib_per_hour=round(theil_sen([[(one.at_s / 3600, one.pss_mib) for one in warm]]) or 0.0, 2),
+        rest_readings=len(warm),
+        rest_mib_per_hour=_rounded(theil_sen([[(one.at_s / 3600, one.pss_mib) for one in warm]])),
         process_mib_per_hour={
-            name: round(theil_sen(_lives(warm, name, lambda one: one.at_s / 3600)) or 0.0, 2)
-            for name in (DAEMON, FORK_SERVER)
+            name: _rounded(theil_sen(_lives(warm, name, lambda one: one.at_s / 3600))) for name in (DAEMON, FORK_SERVER)
         },
         worker_mib_per_100={name: _worker(rests, name) for name in _stages(rests)},
         fds=_more(warm, lambda rest, name: rest.processes[name].fds),
@@ -98,6 +102,7 @@ def findings(rests: Sequence[Rest], did: Sequence[Did], faults: Sequence[Fault],
         balance_faults=tuple(f"at {one.at_s:.0f} s: {what}" for one in rests for what in one.faults),
         errors=_errors(did, faults),
         latency=_latency(did, faults, seconds),
+        slowest=_slowest(queries, faults),
         answered=round(sum(not one.code for one in queries) / len(queries), 3) if queries else 0.0,
     )
 
@@ -118,7 +123,10 @@ def _lives(rests: Sequence[Rest], name: str, when: Callable[[Rest], float]) -> l
 def _worker(rests: Sequence[Rest], name: str) -> float | None:
     """The first reading of a life is left out where more follow: buffers have not met the longest text."""
     lives = [life[1:] if len(life) > 2 else life for life in _lives(rests, name, lambda one: one.queries / 100)]
-    slope = theil_sen(lives)
+    return _rounded(theil_sen(lives))
+
+
+def _rounded(slope: float | None) -> float | None:
     return None if slope is None else round(slope, 2)
 
 
@@ -158,14 +166,27 @@ def _latency(did: Sequence[Did], faults: Sequence[Fault], seconds: float) -> dic
         first = [one for one in well if one.begin - start < seconds / 3]
         last = [one for one in well if one.begin - start >= seconds * 2 / 3]
         calm = [[one.ms for one in part if undisturbed(one, faults)] for part in (first, last)]
-        enough = min(map(len, calm)) >= _FEWEST_TIMES
+        enough = kind in JUDGED and min(map(len, calm)) >= _FEWEST_TIMES
+        medians = [max(LEAST_MS, statistics.median(part or [0.0])) for part in calm]
         found[kind] = Latency(
             first=spread([one.ms for one in first]),
             last=spread([one.ms for one in last]),
             samples=len(well),
-            slower=round(statistics.median(calm[1]) / statistics.median(calm[0]), 2) if enough else None,
+            slower=round(medians[1] / medians[0], 2) if enough else None,
         )
     return found
+
+
+def _slowest(queries: Sequence[Did], faults: Sequence[Fault]) -> tuple[str, ...]:
+    found = []
+    for one in sorted(queries, key=lambda query: query.begin - query.end)[:_SLOWEST]:
+        met = ", ".join(
+            f"{fault.kind} {fault.stage or ''}".strip() + f" after {fault.begin - one.begin:.1f} s"
+            for fault in faults
+            if fault.begin < one.end and fault.end > one.begin
+        )
+        found.append(f"{one.ms / 1000:.1f} s {one.kind} {one.code}({one.parts}) {met}".strip())
+    return tuple(found)
 
 
 def targets_of(found: Findings, seconds: float, queries: int, others: Sequence[tuple[str, int]]) -> tuple[Target, ...]:
@@ -173,10 +194,16 @@ def targets_of(found: Findings, seconds: float, queries: int, others: Sequence[t
     per_hour = max(REST_MIB_PER_HOUR, NOISE_MIB / (seconds / 3600))
     per_100 = max(WORKER_MIB_PER_100, NOISE_MIB / max(queries, 1) * 100)
     slopes = {"all": found.rest_mib_per_hour, **found.process_mib_per_hour}
+    few = max(0, _FEWEST_PAIRS - found.rest_readings)
     workers = {name: slope for name, slope in found.worker_mib_per_100.items() if slope is not None}
     slower = {kind: one.slower for kind, one in found.latency.items() if one.slower is not None}
     return (
-        *(_most(f"growth at rest, {name}, MiB an hour", one, per_hour) for name, one in slopes.items()),
+        _most("readings at rest that are missing", few, 0),
+        *(
+            _most(f"growth at rest, {name}, MiB an hour", one, per_hour)
+            for name, one in slopes.items()
+            if one is not None
+        ),
         *(_most(f"growth of a worker, {name}, MiB in 100 queries", one, per_100) for name, one in workers.items()),
         *(_most(f"more file descriptors, {name}", one, EXTRA_FDS) for name, one in found.fds.items()),
         *(_most(f"more threads, {name}", one, EXTRA_THREADS) for name, one in found.threads.items()),
