@@ -17,7 +17,7 @@ BENCHES = {
     "chunks": ("chunks", "The LLM by the size of its prompt chunks: memory, first token, decode."),
     "llm": ("llm", "The LLM: variants, attention, memory limits, llama.cpp, bandwidth, embedding."),
     "limits": ("limits", "A daemon inside memory cgroups: no OOM kill, and the smallest that works."),
-    "soak": ("soak", "Growth over many queries, and what an idle daemon holds."),
+    "soak": ("soak", "A mixed load with faults for a long time, and what grows or is lost."),
     "llm-start": ("llm_start", "The LLM worker from fork to first logits."),
     "accuracy": ("accuracy", "The converted LLM against its dequantised source."),
     "conversion": ("conversion", "Time and memory of the GGUF conversion."),
