@@ -8,6 +8,9 @@ import sys
 from types import FrameType
 
 
+_PACKAGE = "local-voice-assistant"
+
+
 def _leave_at_once(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
@@ -41,8 +44,11 @@ def main() -> None:
             from assistant.stages import spawn
 
             spawn.early()
-    from assistant.cli import run
-
+    try:
+        from assistant.cli import run
+    except ImportError as error:  # not even the command line's own packages are whole
+        version = ".".join(map(str, sys.version_info[:3]))
+        sys.exit(f"error: Python {version}: {error}; {sys.executable} -m pip install --force-reinstall {_PACKAGE}")
     sys.exit(run())
 
 

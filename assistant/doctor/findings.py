@@ -172,7 +172,8 @@ KINDS: dict[str, Kind] = {
     ),
     "folders": Kind("Settings, keys, timers and sockets must be ours alone.", ""),
     "home-unset": Kind(
-        "The system's list of users then says where files are kept, and whoever has a HOME may look elsewhere.", "`export HOME=...`"
+        "The system's list of users then says where files are kept, and whoever has a HOME may look elsewhere.",
+        "`export HOME=...`",
     ),
     "runtime-dir-unset": Kind(
         "Other programs look for the daemon's sockets below $XDG_RUNTIME_DIR.", "`export XDG_RUNTIME_DIR=...`"
