@@ -7,7 +7,6 @@ import signal
 import sys
 from types import FrameType
 
-
 _PACKAGE = "local-voice-assistant"
 
 

@@ -108,7 +108,7 @@ def test_a_wrong_set_is_a_usage_error(home: Path) -> None:
 
 @pytest.mark.parametrize(("package", "json"), [("numpy", True), ("msgspec", False)])
 def test_a_package_that_is_not_whole_is_told(home: Path, package: str, json: bool) -> None:
-    (home / f"{package}.py").write_text(f"raise ModuleNotFoundError('No module named {package!r}')")
+    (home / f"{package}.py").write_text(f'raise ModuleNotFoundError("No module named {package}")')
     done = doctor("--json", *SETS, code=1, environ={**at(home), "PYTHONPATH": f"{home}:{CODE}"})
     if json:
         (finding,) = told(done.stdout)["package-missing"]
