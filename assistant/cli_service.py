@@ -52,7 +52,7 @@ def install_service(
         facts = service_facts.gather(whole, sets or (), account)
         text, path = unit(facts), service_facts.unit_path(whole, root)
         if not dry_run:
-            _checked(path, whole, root)
+            check_target(path, whole, root, os.geteuid())
             _write(path, text)
         commands = _next(facts, root)
         if as_json:
@@ -74,7 +74,7 @@ def uninstall_service(system: Scope = None, root: Root = Path("/"), as_json: AsJ
         path = service_facts.unit_path(whole, root)
         if not os.path.lexists(path):
             raise UsageError(f"there is no {path}; try {'--user' if whole else '--system'}")
-        _checked(path, whole, root)
+        check_target(path, whole, root, os.geteuid())
         try:
             # what `systemctl enable` made: without its unit nothing but a complaint at the next start
             for link in path.parent.glob(f"*.wants/{path.name}"):
@@ -99,11 +99,11 @@ def _checked_account(account: str) -> None:
         raise UsageError(f"{account!r} is no name of a user")
 
 
-def _checked(path: Path, system: bool, root: Path) -> None:
-    """Nothing that somebody else has written is touched, and nothing tried that must fail."""
+def check_target(path: Path, system: bool, root: Path, user: int) -> None:
+    """Nothing that somebody else has written is touched, and nothing tried that must fail. Raises `UsageError`."""
     from assistant.service_unit import is_ours
 
-    if system and root == Path("/") and os.geteuid() != 0:
+    if system and root == Path("/") and user != 0:
         raise UsageError(f"{path} belongs to root: run this with sudo, or see --dry-run, or choose --user")
     if not os.path.lexists(path):
         return

@@ -28,6 +28,8 @@ _HIDDEN_BY_TMP = ("/tmp", "/var/tmp")  # noqa: S108 - nothing is made there: wha
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+=,@[]%")
 _CONTROL_SLACK = 64 * MIB
 """What the kernel charges to us beside what the ledger counts: page tables, sockets, pipes."""
+_OTHERS = 96 * MIB
+"""That other programs hold on the emptiest system; the kernel holds more before it tells MemTotal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +76,14 @@ def memory_limits(total: int, budget_mib: float, margin_mib: float) -> MemoryLim
     The daemon reads MemoryMax as the limit of its cgroup: its budget is at most that, and where it is less than
     `FULL_MARGIN_FROM`, the margin shrinks with it. So MemoryMax is never less than the machine or that figure,
     whichever is smaller (the margin stays what it is without a unit), nor than the configured budget and what the
-    kernel charges beside it (the budget goes on deciding). By default it is the machine less a sixteenth, which other
-    programs hold anyhow: what the machine has left stays the smaller figure.
+    kernel charges beside it (the budget goes on deciding). By default it is the machine less what other programs hold
+    at the very least: what the machine has left stays the smaller figure.
 
     MemoryHigh makes the kernel take back page cache, and slows down who allocates. Half of the margin above what the
     ledger may hand out, it meets none but a leak, before anything is killed; with a configured budget it is that.
     """
     budget = int(min(budget_mib * MIB, total))
-    wanted = budget + _CONTROL_SLACK if budget else total - total // 16
+    wanted = budget + _CONTROL_SLACK if budget else total - min(_OTHERS, total // 16)
     most = min(total, max(wanted, min(total, FULL_MARGIN_FROM)))
     alone = Machine(total=total, available=total, cgroup_limit=most, cgroup_left=most)
     high = most - decide(alone, 0, configured_mib=0, margin_mib=margin_mib).margin // 2
@@ -99,7 +101,7 @@ def reach_of(config: Config) -> tuple[str, ...]:
         found.append(_allowed(config.metrics.address))
     if (where := tcp_address(config.api.tcp)) is not None:
         # its clients come from wherever they are; who is let in, their keys decide
-        found.append("localhost" if _allowed(where[0]) == "localhost" else ANYWHERE)
+        found.append("localhost" if _allowed(where[0].strip("[]")) == "localhost" else ANYWHERE)
     return tuple(dict.fromkeys(filter(None, found)))
 
 
