@@ -83,7 +83,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
                  "stages", "tasks"),
     # a text made of facts, not a part of the daemon
     "service_unit": ("config", "memory_orchestrator.budget", "memory_orchestrator.probe"),
-    "service_facts": ("config", "errors", "memory_orchestrator.probe", "paths", "service_unit"),
     "service": ("",),
     # writes parts of docs/; nobody imports it
     "reference": ("",),
