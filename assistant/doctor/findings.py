@@ -109,6 +109,11 @@ KINDS: dict[str, Kind] = {
         "Without PSI the assistant notices a lack of memory later, from the free memory alone.",
         "`psi=1` on the kernel's command line",
     ),
+    "open-files": Kind("Each client and each layer of the LLM's keys and values needs open files.", ""),
+    "open-files-few": Kind(
+        "Clients beyond the limit are refused, and the LLM's keys and values lie on the heap, where they take more.",
+        "a higher `LimitNOFILE` (service) or `nofile` (limits.conf)",
+    ),
     "shared-memory": Kind("The memory ledger and the LLM's keys and values lie in /dev/shm.", ""),
     "shared-memory-missing": Kind(
         "Without a /dev/shm that can be written there is no memory ledger, and the daemon does not start.",

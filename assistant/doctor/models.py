@@ -25,7 +25,8 @@ from assistant.errors import AssistantError, ModelError
 from assistant.messages import STAGE_ORDER, Stage
 from assistant.model_store import manifest as manifests
 from assistant.model_store.derived import MARKER, Derived
-from assistant.model_store.store import ModelInfo, ModelStore, State
+from assistant.model_store.manifest import Manifest
+from assistant.model_store.store import ModelStore, State
 from assistant.stages.base import EngineConfig
 from assistant.stages.registry import REMOTE
 
@@ -55,6 +56,15 @@ def wanted(config: Config) -> Iterator[Wanted]:
 
 def store_of(scene: Scene) -> ModelStore:
     return ModelStore(scene.places.models, scene.places.catalog)
+
+
+def manifests_of(store: ModelStore) -> Iterator[tuple[str, Manifest]]:
+    """By name, of the models of this disk, whole or not; one that cannot be read is `look_at_models`' to tell."""
+    for name in store.installed():
+        with contextlib.suppress(AssistantError):
+            manifest = manifests.read(store.path(name))
+            if manifest is not None:
+                yield name, manifest
 
 
 # --- models ---------------------------------------------------------------------------------------------------------
@@ -128,10 +138,9 @@ def _wake_words(scene: Scene, store: ModelStore) -> Iterator[Finding]:
 def _wake_folders(own: str, store: ModelStore) -> Iterator[Path]:
     if own:
         yield Path(own)
-    for name in store.installed():
-        with contextlib.suppress(AssistantError):
-            if (found := store.open(name)).kind == "wake":
-                yield found.path
+    for name, manifest in manifests_of(store):
+        if manifest.kind == "wake":
+            yield store.path(name)
     package = importlib.util.find_spec("pymicro_wakeword")  # found, not imported
     if package is not None and package.origin:
         yield Path(package.origin).parent / "models"
@@ -162,26 +171,17 @@ def _expected(store: ModelStore, root: Path) -> Iterator[tuple[str, Derived]]:
     """Every folder that an engine would use for a model of this disk."""
     from assistant.stages import mnn_cache, tts_piper_cache, whisper_weights
 
-    for name in store.installed():
-        try:
-            model = store.open(name)
-        except AssistantError:
-            continue  # it is damaged, which `look_at_models` tells
-        config = _config(model, root)
-        if model.engine == "mnn":
+    for name, manifest in manifests_of(store):
+        engine, folder = manifest.engine, store.path(name)
+        config = EngineConfig(model=name, model_dir=folder, digest=manifest.digest, cache_dir=root / engine, threads=1)
+        if engine == "mnn":
             yield name, mnn_cache.cache_of(config)
-        elif model.engine == "whisper":
+        elif engine == "whisper":
             yield name, whisper_weights.cache_of(config)
-        elif model.engine == "piper":
+        elif engine == "piper":
             with contextlib.suppress(metadata.PackageNotFoundError):
-                onnx = model.path / f"{name}.onnx"
-                yield name, tts_piper_cache.cache_of(config, onnx, metadata.version("onnxruntime"))
-
-
-def _config(model: ModelInfo, root: Path) -> EngineConfig:
-    return EngineConfig(
-        model=model.name, model_dir=model.path, digest=model.digest, cache_dir=root / model.engine, threads=1
-    )
+                version = metadata.version("onnxruntime")
+                yield name, tts_piper_cache.cache_of(config, folder / f"{name}.onnx", version)
 
 
 def _whole(cache: Derived) -> bool:

@@ -15,7 +15,6 @@ from assistant.doctor.findings import Finding, Level
 from assistant.doctor.models import store_of, wanted
 from assistant.doctor.scene import MIB, Scene, mib
 from assistant.errors import AssistantError, ConfigError
-from assistant.model_store.store import State
 
 _XDG = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME")
 _FULL, _LOW = 64 * MIB, 512 * MIB
@@ -170,12 +169,9 @@ def _room(folder: Path) -> str:
 
 def _to_fetch(scene: Scene) -> int:
     """Bytes of the models that are still to be fetched."""
-    store, size = store_of(scene), 0
-    for name in {one.model for one in wanted(scene.config)}:
-        try:
-            entry = store.catalog.find(name)
-            if entry is not None and store.status(name).state is State.MISSING:
-                size += entry.download_bytes
-        except AssistantError:
-            continue  # `look_at_models` tells
-    return size
+    store = store_of(scene)
+    missing = {one.model for one in wanted(scene.config)} - {*store.installed()}
+    try:
+        return sum(entry.download_bytes for name in missing if (entry := store.catalog.find(name)) is not None)
+    except AssistantError:  # the catalog cannot be read, which `look_at_models` tells
+        return 0

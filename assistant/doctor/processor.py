@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ _OWN_DRIVERS = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
 _VCGENCMD_S = 3.0
 _HISTORY = 16
 """Bits by which the firmware's flags of the past are higher than those of now."""
+_FEW_FILES = 512
+"""The keys and values of the LLM alone are two files a layer, and each client is some more."""
 _SMALL_SHM = 64 * MIB
 """Bytes free: the ledger, and the keys and values of a small model."""
 
@@ -109,6 +112,17 @@ def look_at_pressure(scene: Scene) -> Iterator[Finding]:
         yield Finding(
             "pressure-missing", "advice", "/proc/pressure/memory cannot be read", scene.command_line_fix("psi=1")
         )
+
+
+def look_at_open_files(scene: Scene) -> Iterator[Finding]:
+    """The hard limit of this process; the daemon raises the soft one itself."""
+    del scene
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= most < _FEW_FILES:
+        fix = "LimitNOFILE=16384 in the service, or in /etc/security/limits.conf: * hard nofile 16384"
+        yield Finding("open-files-few", "advice", f"at most {most} files may be open", fix)
+    else:
+        yield Finding("open-files", "ok", f"at most {most} files may be open" if most >= 0 else "no limit")
 
 
 def look_at_shared_memory(scene: Scene) -> Iterator[Finding]:

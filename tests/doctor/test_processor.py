@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,21 @@ def test_pressure_that_the_kernel_does_not_tell(tmp_path: Path) -> None:
     assert "psi=1" in look(look_at_pressure, machine.scene())["pressure-missing"].fix
     machine.write({"proc/pressure/memory": "some avg10=1.50 avg60=0.00 avg300=0.00 total=0\n"})
     assert "1.5 %" in look(look_at_pressure, machine.scene())["pressure"].found
+
+
+def test_open_files_as_a_shell_may_limit_them() -> None:
+    code = """
+from assistant.doctor.processor import look_at_open_files
+from assistant.doctor.scene import Scene
+print(*(one.id for one in look_at_open_files(Scene())))
+"""
+
+    def found(limit: str) -> str:
+        command = ["sh", "-c", f'{limit}exec "$0" -c "$1"', sys.executable, code]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert found("ulimit -n 64; ") == "open-files-few"
+    assert found("ulimit -n 512; ") == "open-files"
 
 
 def test_shared_memory(tmp_path: Path) -> None:
