@@ -1,4 +1,4 @@
-"""Versions: Python, the kernel, ours, and the packages that we were tested with. Imports none of them but zmq."""
+"""Versions: Python, the kernel, ours, and the packages that we were tested with. Imports none of them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 
-from assistant import __version__, paths
+from assistant import paths, versions
 from assistant.doctor.findings import Finding
 from assistant.doctor.scene import Scene
 
 OURS = "local-voice-assistant"
-SHOWN = ("MNN", "ctranslate2", "onnxruntime", "piper-tts", "vosk", "pyzmq")
 _OLDEST = (3, 11)
 _PINNED = re.compile(r"([A-Za-z0-9._-]+)==([^;\s]+)")
 
@@ -52,7 +51,7 @@ def packages(pinned: Iterable[tuple[str, str]], version_of: VersionOf) -> Iterat
     for name, wanted in pinned:
         try:
             have = version_of(name)
-        except metadata.PackageNotFoundError:
+        except (metadata.PackageNotFoundError, KeyError):  # KeyError: half of it is left on the disk
             yield Finding("package-missing", "problem", f"{name} is not installed", f"{install} {name}=={wanted}")
             continue
         if have != wanted:
@@ -61,12 +60,7 @@ def packages(pinned: Iterable[tuple[str, str]], version_of: VersionOf) -> Iterat
 
 
 def _shown() -> Iterator[str]:
-    yield f"assistant {__version__}"
-    yield f"Python {'.'.join(map(str, sys.version_info[:3]))}"
-    for name in SHOWN:
-        yield f"{name} {metadata.version(name)}"
-    import zmq
-
-    yield f"libzmq {zmq.zmq_version()}"
+    for name, version in versions.installed().items():
+        yield f"{name} {version or 'is not installed'}"
     kernel = os.uname()
     yield f"{kernel.sysname} {kernel.release} {kernel.machine}"
