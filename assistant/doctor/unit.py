@@ -40,7 +40,7 @@ def _program(scene: Scene, unit: Path, option: str) -> Iterator[Finding]:
     again = f"assistant install-service{option or ' --system'}"
     starts = [line.partition("=")[2].strip() for line in lines_of(unit) if line.startswith("ExecStart=")]
     try:
-        program = shlex.split(starts[-1])[0].lstrip(_PREFIXES)
+        program = shlex.split(starts[-1])[0].lstrip(_PREFIXES).replace("%%", "%").replace("$$", "$")
     except (IndexError, ValueError):
         yield Finding("service-broken", "problem", f"{unit} has no ExecStart= that can be read", again)
         return

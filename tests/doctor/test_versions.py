@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -71,6 +72,17 @@ def test_a_unit_of_the_system_and_its_program(machine: Machine, form: str) -> No
     machine.write({"opt/py": "#!/bin/sh"})
     (machine.root / "opt/py").chmod(0o755)
     assert SYSTEM in looked(machine)["service"].found
+
+
+def test_the_unit_that_we_write_can_be_read(machine: Machine) -> None:
+    command = [sys.executable, "-m", "assistant", "install-service", "--user", "--dry-run"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    machine.write({SYSTEM: text})
+    assert f"starts {sys.executable}, which is not there" in looked(machine)["service-broken"].found
+    program = machine.root / sys.executable[1:]
+    program.parent.mkdir(parents=True)
+    program.symlink_to(sys.executable)
+    assert "service" in looked(machine)
 
 
 @pytest.mark.parametrize("text", ["", "ExecStart=\n", "ExecStart='\n"])
