@@ -53,8 +53,26 @@ def process_age_s() -> float:
 def process_start(pid: int) -> int:
     """Field 22 of /proc/PID/stat: clock ticks since boot; 0 when there is no such process, or only its zombie."""
     told = "".join(lines_of(Path(f"/proc/{pid}/stat")))
+    return _start_in(told)
+
+
+def _start_in(told: str) -> int:
     fields = told.rpartition(")")[2].split()
     return int(fields[19]) if fields and fields[0] not in "ZX" else 0
+
+
+def has_ended(pid: int, start: int = 0) -> bool:
+    """Whether the process is gone, or (`start`: when it began, as `process_start` tells) another one has its number.
+
+    False when the kernel does not let us look, as without a free descriptor: who may live is not to be taken for dead.
+    """
+    try:
+        found = _start_in(Path(f"/proc/{pid}/stat").read_text("utf-8", "replace"))
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    except OSError:
+        return False
+    return found == 0 or start not in (0, found)
 
 
 # --- small files of the kernel: what is not there, or not to be read, says nothing ----------------------------------
@@ -99,6 +117,16 @@ def allow_descriptors() -> int:
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, _DESCRIPTORS) if most > 0 else _DESCRIPTORS, most))
     return descriptors()
+
+
+def may_be_scheduled() -> bool:
+    """Whether a thread of ours may be given the scheduling that it has anyway: libzmq does that with each of its own,
+    and ends the process where a filter of system calls forbids it."""
+    try:
+        os.sched_setscheduler(0, os.sched_getscheduler(0), os.sched_getparam(0))
+    except OSError:
+        return False
+    return True
 
 
 def descriptors() -> int:

@@ -17,7 +17,7 @@ import stat
 from pathlib import Path
 
 from assistant.closing import Closing
-from assistant.machine import descriptors, process_start
+from assistant.machine import descriptors, has_ended, process_start
 from assistant.messages import KvHome
 
 log = logging.getLogger(__name__)
@@ -114,5 +114,5 @@ def sweep(root: Path) -> None:
 def _sweep(root: Path) -> None:
     for folder in root.iterdir():
         pid, _, started = folder.name.partition("-")
-        if pid.isdigit() and started.isdigit() and process_start(int(pid)) != int(started):
+        if pid.isdigit() and started.isdigit() and has_ended(int(pid), int(started)):
             shutil.rmtree(folder, ignore_errors=True)

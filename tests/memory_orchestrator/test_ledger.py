@@ -138,6 +138,26 @@ def test_segments_of_the_dead_are_removed_and_of_the_living_kept(tmp_path: Path)
     mine.close()
 
 
+SWEEPS_WITH_FEW_DESCRIPTORS = """
+import resource
+used = max(map(int, os.listdir('/proc/self/fd')))
+for free in range(6):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + free, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    with contextlib.suppress(OSError):
+        ledger.remove_stale(Path(sys.argv[1]))
+"""
+
+
+def test_who_cannot_look_takes_nobody_for_dead(tmp_path: Path) -> None:
+    """Without a free descriptor /proc cannot be read: that once cost a living daemon its ledger."""
+    mine = LedgerWriter(ledger.segment_name("mine"), tmp_path)
+    sweeper = child("import contextlib\n" + SWEEPS_WITH_FEW_DESCRIPTORS, tmp_path)
+    sweeper.communicate()
+    assert sweeper.returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == [ledger.segment_name("mine")]
+    mine.close()
+
+
 def test_files_of_others_in_the_common_folder_are_left_alone(tmp_path: Path) -> None:
     odd = [tmp_path / f".{ledger.segment_name('a')}.b", tmp_path / f".{ledger.segment_name('a')}.", tmp_path / ".x"]
     odd += [tmp_path / f".{ledger.segment_name('a')}.²"]
