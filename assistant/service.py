@@ -31,7 +31,7 @@ def main(args: list[str]) -> int:
     from assistant import log_format
     from assistant.cli_output import say
     from assistant.errors import AssistantError, ConfigError
-    from assistant.machine import allow_descriptors, keep_malloc_tidy
+    from assistant.machine import allow_descriptors, keep_malloc_tidy, may_be_scheduled
 
     keep_malloc_tidy()
     files = allow_descriptors()
@@ -41,6 +41,12 @@ def main(args: list[str]) -> int:
                 f"only {files} files may be open at a time, and a daemon needs {_FEWEST_FILES}, better 1024: raise the"
                 " limit ('ulimit -n 1024' before it starts, LimitNOFILE=1024 in a unit)",
                 code="too-few-files",
+            )
+        if not may_be_scheduled():
+            raise AssistantError(
+                "a filter of system calls forbids sched_setscheduler, which libzmq needs: allow it (in a unit:"
+                " SystemCallFilter=sched_setscheduler as a last line)",
+                code="system-call-forbidden",
             )
         if len(args) % 2 or any(flag != "--set" for flag in args[::2]):
             raise ConfigError("usage: python -m assistant.service [--set key=value]...")
