@@ -66,6 +66,11 @@ class ModelStore:
 
     @cached_property
     def catalog(self) -> Catalog:
+        """Raises `ModelMissing` where its folder has gone with its disk; `ConfigError` when it is no catalog."""
+        if not self._catalog_file.parent.is_dir() or not any(self._catalog_file.parent.iterdir()):
+            raise ModelMissing(
+                f"{self._catalog_file.parent} is empty or not there: mount its disk, or run scripts/setup"
+            )
         return Catalog.load(self._catalog_file)
 
     def path(self, name: str) -> Path:
