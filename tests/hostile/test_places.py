@@ -50,7 +50,7 @@ def test_nobody_without_a_home_is_told_what_to_set() -> None:
 @pytest.mark.root
 def test_root_without_home_and_runtime_folder_uses_roots_own() -> None:
     """As a unit of the system starts it. What is root's is hidden: nothing of the machine's own is touched."""
-    hidden = 'mkdir -p /root/.local && mount -t tmpfs tmpfs /root/.local && mount -t tmpfs tmpfs /run'
+    hidden = "mkdir -p /root/.local && mount -t tmpfs tmpfs /root/.local && mount -t tmpfs tmpfs /run"
     with World(hidden) as world:
         for name in ("XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME", "HOME"):
             del world.environ[name]

@@ -57,7 +57,10 @@ class World(Closing):
         self.base.chmod(0o755)
         self.root = root or checkout()
         models = shlex.quote(str(self.root / "models"))
-        self._mounts = [*(one.replace("{models}", models) for one in mounts), *(open_ways(self.base / "ways", self.root) if nobody else ())]
+        self._mounts = [
+            *(one.replace("{models}", models) for one in mounts),
+            *(open_ways(self.base / "ways", self.root) if nobody else ()),
+        ]
         self._nobody, self._prefix = nobody, tuple(prefix)
         self.runtime, self.state = self.folder / "run", self.folder / "state"
         for one in (self.runtime, self.state, self.folder / "home"):
@@ -163,6 +166,11 @@ class World(Closing):
     @property
     def log(self) -> str:
         return self.log_file.read_text("utf-8", "replace")
+
+    @property
+    def owner(self) -> str:
+        """Of its ledger."""
+        return paths.daemon_owner(self.runtime / "assistant")
 
     def client(self) -> Client:
         """Seen through the daemon's own mounts."""
