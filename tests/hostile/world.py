@@ -138,8 +138,9 @@ class World(Closing):
 
     def inside(self, script: str) -> None:
         """Shell lines as root among the daemon's own mounts."""
+        script = f"W={shlex.quote(str(self.folder))}\n{script}"
         subprocess.run(
-            ["nsenter", "-t", str(self.process.pid), "-m", "sh", "-euc", f"W={shlex.quote(str(self.folder))}\n{script}"],
+            ["nsenter", "-t", str(self.process.pid), "-m", "sh", "-euc", script],
             check=True, capture_output=True, timeout=END_S,
         )  # fmt: skip
 
