@@ -47,18 +47,32 @@ def _cpu(folder: Path, number: int) -> Cpu:
 
 def process_age_s() -> float:
     """Seconds since this process was started, imports and all (resolution 10 ms)."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - process_start(os.getpid()) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - _start_in(_stat(os.getpid())) / os.sysconf("SC_CLK_TCK")
 
 
 def process_start(pid: int) -> int:
-    """Field 22 of /proc/PID/stat: clock ticks since boot; 0 when there is no such process, or only its zombie."""
-    told = "".join(lines_of(Path(f"/proc/{pid}/stat")))
-    return _start_in(told)
+    """Clock ticks since boot, the same in every time namespace; 0 when there is no such process, or only its zombie."""
+    start = _start_in(_stat(pid))
+    return start - _ahead_ticks() if start else 0
+
+
+def _stat(pid: int) -> str:
+    return "".join(lines_of(Path(f"/proc/{pid}/stat")))
 
 
 def _start_in(told: str) -> int:
+    """Field 22 of /proc/PID/stat, by our own boot-time clock."""
     fields = told.rpartition(")")[2].split()
     return int(fields[19]) if fields and fields[0] not in "ZX" else 0
+
+
+def _ahead_ticks() -> int:
+    """How far the boot-time clock of our time namespace is ahead of the machine's (time_namespaces(7))."""
+    for line in lines_of(Path("/proc/self/timens_offsets")):
+        clock, seconds, nanoseconds = line.split()
+        if clock == "boottime":
+            return round((int(seconds) + int(nanoseconds) / 1e9) * os.sysconf("SC_CLK_TCK"))
+    return 0
 
 
 def has_ended(pid: int, start: int = 0) -> bool:
@@ -72,7 +86,7 @@ def has_ended(pid: int, start: int = 0) -> bool:
         return True
     except OSError:
         return False
-    return found == 0 or start not in (0, found)
+    return found == 0 or start not in (0, found - _ahead_ticks())
 
 
 # --- small files of the kernel: what is not there, or not to be read, says nothing ----------------------------------
