@@ -42,6 +42,8 @@ LEAST_CYCLES, CYCLE_S = 6, 80.0
 """From one rest with nothing loaded to the next. Faults are made in the first half: in the second workers get old."""
 RESTS = 8
 """Of a cycle."""
+LEAST_WORK_S = 0.5
+"""Between two."""
 _FAULT_EVERY_S = 2.5
 _ASKERS, _SUBSCRIBERS = 2, 2
 
@@ -142,7 +144,6 @@ def measure(plan: Plan, sets: Sequence[str] = ()) -> Soak:
     targets = targets_of(
         found,
         seconds,
-        queries,
         [
             ("timers lost or too many", len(timers.faults)),
             ("workers restarted because they leaked", witness.evictions["leak"]),
@@ -183,6 +184,8 @@ def _run(
 ) -> list[Rest]:  # fmt: skip
     for actor in actors:
         actor.start()
+    for actor in actors:
+        actor.ready.wait(ENDS_S)
     began = cycle = time.monotonic()
     rests = [_rest(daemon, actors, began, unload=True)]
     try:
@@ -190,7 +193,7 @@ def _run(
             if harm is not None:
                 harm.calm = now - cycle >= cycle_s / 2
             gate.open()
-            _work(daemon, actors, cycle_s / RESTS)
+            _work(daemon, actors, max(LEAST_WORK_S, cycle_s / RESTS))
             if not gate.close(ENDS_S):
                 raise EngineFailed(f"something that was asked had no end within {ENDS_S:g} s")
             rests.append(_rest(daemon, actors, began, unload=False))

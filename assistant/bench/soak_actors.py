@@ -101,6 +101,8 @@ class Actor(ABC, threading.Thread):
     def __init__(self, name: str, folder: Path, gate: Gate, seed: int) -> None:
         super().__init__(name=name, daemon=True)
         self.did: list[Did] = []
+        self.ready = threading.Event()
+        """It is connected, or has failed to."""
         self.broke: BaseException | None = None
         """A fault of the benchmark itself."""
         self._folder, self._gate = folder, gate
@@ -112,6 +114,8 @@ class Actor(ABC, threading.Thread):
     def run(self) -> None:
         try:
             with Client(self._folder) as client:
+                client.ping()
+                self.ready.set()
                 while self._gate.enter():
                     try:
                         self.act(client)
@@ -119,6 +123,8 @@ class Actor(ABC, threading.Thread):
                         self._gate.leave()
         except BaseException as error:  # noqa: BLE001 - raised where the threads are joined
             self.broke = error
+        finally:
+            self.ready.set()
 
     def _wait(self, seconds: float) -> None:
         """Not longer than the gate is open."""

@@ -19,7 +19,7 @@ REST_MIB_PER_HOUR = 6.0
 WORKER_MIB_PER_100 = 2.0
 """A loaded worker, in 100 queries."""
 NOISE_MIB = 1.0
-"""Growth that a run shorter than this target's time cannot tell from noise."""
+"""Growth between two readings, or in a whole run, that is not told from noise."""
 SLOWER, LEAST_MS = 1.5, 5.0
 """The last third of the run against the first, medians of what no fault touched, each taken for `LEAST_MS` at least."""
 JUDGED = ("status", "typed command, silent", "typed question, silent")
@@ -27,8 +27,8 @@ JUDGED = ("status", "typed command, silent", "typed question, silent")
 LEAST_ANSWERED = 0.5
 """Of the queries; the rest are busy, cancelled, or met a fault."""
 EXTRA_FDS, EXTRA_THREADS = 1.0, 1.0
-_WARM = 0.2
-"""Of the run: what is allocated once belongs to no slope."""
+_WARM, _WARM_QUERIES = 0.2, 50
+"""Of the run, and queries in any case: what is allocated once belongs to no slope."""
 _FEWEST_PAIRS, _FEWEST_TIMES = 3, 10
 _EXAMPLES, _SLOWEST = 20, 8
 
@@ -54,6 +54,15 @@ class Errors(msgspec.Struct, frozen=True, kw_only=True):
     """Of those."""
 
 
+class Growth(msgspec.Struct, frozen=True, kw_only=True):
+    """Anonymous memory of a stage between two readings of the same process."""
+
+    mib_per_100: float
+    """In 100 queries of all kinds, by Theil-Sen."""
+    apart: float
+    """Queries between two readings, median."""
+
+
 class Findings(msgspec.Struct, frozen=True, kw_only=True):
     rest_readings: int
     """With nothing loaded, after the first part of the run."""
@@ -61,8 +70,8 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     """PSS of all with nothing loaded: median of the slopes between all pairs of readings (Theil-Sen); None: too few."""
     process_mib_per_hour: dict[str, float | None]
     """The same of the anonymous memory of the daemon and of its fork servers."""
-    worker_mib_per_100: dict[str, float | None]
-    """Anonymous memory by stage, in 100 queries of all kinds, between readings of the same process; None: too few."""
+    workers: dict[str, Growth]
+    """By stage, of those of which there are enough readings."""
     fds: dict[str, float]
     """What the median of the last third has more than that of the first, with nothing loaded."""
     threads: dict[str, float]
@@ -77,18 +86,17 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
 
 def theil_sen(lives: Iterable[Points]) -> float | None:
     """The median slope of all pairs of points of the same life (Theil 1950, Sen 1968); None for too few pairs."""
-    slopes = [
-        (later - sooner) / (end - begin)
-        for life in lives
-        for (begin, sooner), (end, later) in combinations(life, 2)
-        if end > begin
-    ]
+    slopes = [(later - sooner) / (end - begin) for (begin, sooner), (end, later) in _pairs(lives)]
     return statistics.median(slopes) if len(slopes) >= _FEWEST_PAIRS else None
+
+
+def _pairs(lives: Iterable[Points]) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    return [pair for life in lives for pair in combinations(life, 2) if pair[1][0] > pair[0][0]]
 
 
 def findings(rests: Sequence[Rest], did: Sequence[Did], faults: Sequence[Fault], seconds: float) -> Findings:
     idle = [one for one in rests if one.unloaded]
-    warm = [one for one in idle if one.at_s >= _WARM * seconds]
+    warm = [one for one in idle if one.at_s >= _WARM * seconds and one.queries >= _WARM_QUERIES]
     queries = [one for one in did if one.query]
     return Findings(
         rest_readings=len(warm),
@@ -96,7 +104,7 @@ def findings(rests: Sequence[Rest], did: Sequence[Did], faults: Sequence[Fault],
         process_mib_per_hour={
             name: _rounded(theil_sen(_lives(warm, name, lambda one: one.at_s / 3600))) for name in (DAEMON, FORK_SERVER)
         },
-        worker_mib_per_100={name: _worker(rests, name) for name in _stages(rests)},
+        workers={name: found for name in _stages(rests) if (found := _worker(rests, name)) is not None},
         fds=_more(warm, lambda rest, name: rest.processes[name].fds),
         threads=_more(warm, lambda rest, name: rest.processes[name].threads),
         balance_faults=tuple(f"at {one.at_s:.0f} s: {what}" for one in rests for what in one.faults),
@@ -120,10 +128,14 @@ def _lives(rests: Sequence[Rest], name: str, when: Callable[[Rest], float]) -> l
     return list(lives.values())
 
 
-def _worker(rests: Sequence[Rest], name: str) -> float | None:
+def _worker(rests: Sequence[Rest], name: str) -> Growth | None:
     """The first reading of a life is left out where more follow: buffers have not met the longest text."""
-    lives = [life[1:] if len(life) > 2 else life for life in _lives(rests, name, lambda one: one.queries / 100)]
-    return _rounded(theil_sen(lives))
+    lives = [life[1:] if len(life) > 2 else life for life in _lives(rests, name, lambda one: float(one.queries))]
+    slope = theil_sen(lives)
+    if slope is None:
+        return None
+    apart = statistics.median(later[0] - sooner[0] for sooner, later in _pairs(lives))
+    return Growth(mib_per_100=round(slope * 100, 2), apart=apart)
 
 
 def _rounded(slope: float | None) -> float | None:
@@ -189,13 +201,11 @@ def _slowest(queries: Sequence[Did], faults: Sequence[Fault]) -> tuple[str, ...]
     return tuple(found)
 
 
-def targets_of(found: Findings, seconds: float, queries: int, others: Sequence[tuple[str, int]]) -> tuple[Target, ...]:
+def targets_of(found: Findings, seconds: float, others: Sequence[tuple[str, int]]) -> tuple[Target, ...]:
     """`others`: what must not have happened, and how often it did."""
     per_hour = max(REST_MIB_PER_HOUR, NOISE_MIB / (seconds / 3600))
-    per_100 = max(WORKER_MIB_PER_100, NOISE_MIB / max(queries, 1) * 100)
     slopes = {"all": found.rest_mib_per_hour, **found.process_mib_per_hour}
     few = max(0, _FEWEST_PAIRS - found.rest_readings)
-    workers = {name: slope for name, slope in found.worker_mib_per_100.items() if slope is not None}
     slower = {kind: one.slower for kind, one in found.latency.items() if one.slower is not None}
     return (
         _most("readings at rest that are missing", few, 0),
@@ -204,7 +214,14 @@ def targets_of(found: Findings, seconds: float, queries: int, others: Sequence[t
             for name, one in slopes.items()
             if one is not None
         ),
-        *(_most(f"growth of a worker, {name}, MiB in 100 queries", one, per_100) for name, one in workers.items()),
+        *(
+            _most(
+                f"growth of a worker, {name}, MiB in 100 queries",
+                one.mib_per_100,
+                max(WORKER_MIB_PER_100, NOISE_MIB / one.apart * 100),
+            )
+            for name, one in found.workers.items()
+        ),
         *(_most(f"more file descriptors, {name}", one, EXTRA_FDS) for name, one in found.fds.items()),
         *(_most(f"more threads, {name}", one, EXTRA_THREADS) for name, one in found.threads.items()),
         _most("ledger out of balance at rest", len(found.balance_faults), 0),
