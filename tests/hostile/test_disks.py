@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from assistant import paths
 from assistant.messages import Outcome, Stage
+from assistant.model_store.store import ModelStore
 from tests.api.daemon_process import until
 from tests.hostile import slow_disk
 from tests.hostile.world import NEEDED, QUESTION, World
@@ -102,6 +105,15 @@ def test_little_shared_memory_is_enough() -> None:
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
+def real_models() -> list[str]:
+    """Shell lines that put them into a folder of the world, from where a slow disk has them."""
+    store, catalog = ModelStore.default(), paths.catalog_file()
+    lines = ['mkdir "$W/real"', f'cp {shlex.quote(str(catalog))} "$W/real/"']
+    for name in NEEDED:
+        lines.append(f'mkdir "$W/real/{name}" && mount --bind {shlex.quote(str(store.path(name)))} "$W/real/{name}"')
+    return lines
+
+
 @contextmanager
 def slow_models(world: World) -> Iterator[Path]:
     """Puts a slow disk in the place of the daemon's models; yields the file that says how it is."""
@@ -111,7 +123,9 @@ def slow_models(world: World) -> Iterator[Path]:
         pytest.skip("there is no /dev/fuse")
     inside = ["nsenter", "-t", str(world.process.pid), "-m", "--", sys.executable]
     disk = subprocess.Popen(
-        [*inside, slow_disk.__file__, str(models), str(models), str(control)], stdout=subprocess.PIPE, text=True
+        [*inside, slow_disk.__file__, str(world.folder / "real"), str(models), str(control)],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert disk.stdout is not None
     try:
@@ -125,8 +139,8 @@ def slow_models(world: World) -> Iterator[Path]:
 
 
 def test_models_on_a_disk_that_is_slow_and_then_goes_away_and_comes_back() -> None:
-    with World("true") as world:
-        world.daemon("stages.llm.start_timeout_s=10")
+    with World(*real_models()) as world:
+        world.daemon()
         with slow_models(world) as disk:
             disk.write_text("0.002")
             world.works()

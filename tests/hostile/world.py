@@ -47,7 +47,8 @@ class World(Closing):
         root: Path | None = None,
     ) -> None:
         """`mounts`: shell lines that root runs in a mount namespace of the daemon's own before it starts, with $W for
-        this world's folder and {models} for that of the models. `prefix`: a command that runs the daemon. `name`: of the folder below the temporary one.
+        this world's folder and {models} for that of the models.
+        `prefix`: a command that runs the daemon. `name`: of the folder below the temporary one.
         `root`: the checkout that runs; the default is this one."""
         if (mounts or nobody) and not may_mount():
             pytest.skip("this needs root and mount namespaces")
