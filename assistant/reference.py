@@ -116,7 +116,12 @@ def options_of(path: str, command: Any) -> list[Option]:
     if path.startswith("assistant bench "):
         return list(_of_a_benchmark(path.rpartition(" ")[2]))
     return [
-        Option(tuple(one.opts), "" if one.is_flag else one.metavar or _kind(one), one.help or "", _default(one))
+        Option(
+            (*one.opts, *one.secondary_opts),
+            "" if one.is_flag else one.metavar or _kind(one),
+            one.help or "",
+            _default(one),
+        )
         for one in command.params
         if one.opts[0].startswith("-") and not one.hidden and one.name != "help"
     ]

@@ -144,7 +144,7 @@ def _check_call(call: str, words: list[str]) -> None:
         for one in words[length].split("|"):
             _check_call(call, [*words[:length], one, *words[length + 1 :]])
         return
-    known = {"--help", "--version"} | (
+    known = {"--help", "--version", "--install-completion", "--show-completion"} | (
         {name for one in reference.options_of(verb, VERBS[verb]) for name in one.names} if verb in VERBS else set()
     )
     for word in words[length:]:
