@@ -6,6 +6,7 @@ touches the network, and imports no engine library.
 
 from __future__ import annotations
 
+import os
 import shlex
 from enum import StrEnum
 from functools import cached_property
@@ -67,10 +68,13 @@ class ModelStore:
     @cached_property
     def catalog(self) -> Catalog:
         """Raises `ModelMissing` where its folder has gone with its disk; `ConfigError` when it is no catalog."""
-        if not self._catalog_file.parent.is_dir() or not any(self._catalog_file.parent.iterdir()):
-            raise ModelMissing(
-                f"{self._catalog_file.parent} is empty or not there: mount its disk, or run scripts/setup"
-            )
+        folder = self._catalog_file.parent
+        try:
+            there = bool(os.listdir(folder))
+        except OSError as error:
+            raise ModelMissing(f"{folder} cannot be read ({error.strerror}): look after its disk") from None
+        if not there:
+            raise ModelMissing(f"{folder} is empty: mount its disk, or run scripts/setup")
         return Catalog.load(self._catalog_file)
 
     def path(self, name: str) -> Path:
@@ -160,7 +164,10 @@ class ModelStore:
             return None, error.message
         if manifest is None:
             raise self.absent(name)
-        problem, current = manifests.quick_check(folder, manifest)
+        try:
+            problem, current = manifests.quick_check(folder, manifest)
+        except OSError as error:  # a disk that goes away between two looks
+            return manifest, f"{folder} cannot be read: {error.strerror}"
         if problem is not None:
             return manifest, problem.message
         if current is not manifest:

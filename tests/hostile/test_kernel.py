@@ -132,7 +132,7 @@ def test_a_machine_that_was_asleep_finds_its_timers_late_and_none_lost() -> None
                 assert [(timer.id, 3500 < timer.left_s <= 3600) for timer in client.timers()] == [("2", True)]
 
 
-# --- processes that stand still ----------------------------------------------------------------------------------------
+# --- processes that stand still ---------------------------------------------------------------------------------------
 def test_a_daemon_that_was_stopped_goes_on() -> None:
     with World() as world:
         world.daemon()
