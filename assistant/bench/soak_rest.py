@@ -21,8 +21,7 @@ from assistant.messages import STAGE_ORDER, Stage
 
 MIB = 1 << 20
 BALANCE_MIB = 8.0
-"""The ledger may be so far off, or so many percent as `bench memory` allows. Of anonymous memory: the share of a mapped
-file changes when another assistant on this machine maps it, too."""
+"""The ledger may be so far off, or so many percent as `bench memory` allows. Of anonymous memory alone."""
 _QUIET_S = 20.0
 """Until everything has come to rest after the last query."""
 _FRESH_S = 4.0
@@ -53,6 +52,8 @@ class Rest(msgspec.Struct, frozen=True, kw_only=True):
     processes: dict[str, Process]
     """By stage, and the daemon and its fork server; others by their pid."""
     pss_mib: float
+    anon_mib: float
+    """The part that is no file's: what others map changes the share of those."""
     accounted_mib: float
     """What the ledger says they hold."""
     faults: tuple[str, ...]
@@ -115,6 +116,7 @@ def read(daemon: Watched, place: Place, *, unload: bool) -> Rest:
         unloaded=unload,
         processes=processes,
         pss_mib=round(reading.total / MIB, 2),
+        anon_mib=round(held / MIB, 2),
         accounted_mib=round(accounted(view) / MIB, 2),
         faults=tuple(faults),
     )

@@ -67,7 +67,10 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     rest_readings: int
     """With nothing loaded, after the first part of the run."""
     rest_mib_per_hour: float | None
-    """PSS of all with nothing loaded: median of the slopes between all pairs of readings (Theil-Sen); None: too few."""
+    """Anonymous PSS of all with nothing loaded: median of the slopes between all pairs of readings (Theil-Sen); None:
+    too few."""
+    rest_pss_mib_per_hour: float | None
+    """The same with mapped files; not judged."""
     process_mib_per_hour: dict[str, float | None]
     """The same of the anonymous memory of the daemon and of its fork servers."""
     workers: dict[str, Growth]
@@ -100,7 +103,8 @@ def findings(rests: Sequence[Rest], did: Sequence[Did], faults: Sequence[Fault],
     queries = [one for one in did if one.query]
     return Findings(
         rest_readings=len(warm),
-        rest_mib_per_hour=_rounded(theil_sen([[(one.at_s / 3600, one.pss_mib) for one in warm]])),
+        rest_mib_per_hour=_rounded(theil_sen([[(one.at_s / 3600, one.anon_mib) for one in warm]])),
+        rest_pss_mib_per_hour=_rounded(theil_sen([[(one.at_s / 3600, one.pss_mib) for one in warm]])),
         process_mib_per_hour={
             name: _rounded(theil_sen(_lives(warm, name, lambda one: one.at_s / 3600))) for name in (DAEMON, FORK_SERVER)
         },

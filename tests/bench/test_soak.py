@@ -33,7 +33,7 @@ def rest(number: int, *, mib: float = 20.0, fds: int = 30, threads: int = 4, unl
     held = sum(one.pss_mib for one in processes.values())
     return Rest(
         at_s=30.0 * number, queries=50 * number, unloaded=unloaded, processes=processes, pss_mib=held,
-        accounted_mib=held, faults=(),
+        anon_mib=held, accounted_mib=held, faults=(),
     )  # fmt: skip
 
 
