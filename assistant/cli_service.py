@@ -54,6 +54,8 @@ def install_service(
         if not dry_run:
             check_target(path, whole, root, os.geteuid())
             _write(path, text)
+            if not whole:
+                _make_state(facts.homes["XDG_STATE_HOME"] / "assistant")
         commands = _next(facts, root)
         if as_json:
             return emit({"path": str(path), "unit": text, "written": not dry_run, "commands": commands})
@@ -103,6 +105,8 @@ def check_target(path: Path, system: bool, root: Path, user: int) -> None:
     """Nothing that somebody else has written is touched, and nothing tried that must fail. Raises `UsageError`."""
     from assistant.service_unit import is_ours
 
+    if not system and root != Path("/"):
+        raise UsageError("an image has no user's session: --root goes with --system")
     if system and root == Path("/") and user != 0:
         raise UsageError(f"{path} belongs to root: run this with sudo, or see --dry-run, or choose --user")
     if not os.path.lexists(path):
@@ -131,6 +135,14 @@ def _write(path: Path, text: str) -> None:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from None
 
 
+def _make_state(folder: Path) -> None:
+    """A sandbox opens only what is there."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}, where timers are kept, cannot be made: {error.strerror}") from None
+
+
 def _next(facts: Facts, root: Path) -> list[str]:
     """Commands, in their order."""
     from assistant import paths, service_facts
@@ -138,11 +150,9 @@ def _next(facts: Facts, root: Path) -> list[str]:
     installed = paths.checkout() is None
     fetch = f"{shlex.quote(sys.executable)} -m assistant models fetch --default"
     if root != Path("/"):
-        return [f"systemctl --root {shlex.quote(str(root))} {'' if facts.system else '--global '}enable assistant"]
+        return [f"systemctl --root {shlex.quote(str(root))} enable assistant"]
     if not facts.system:
-        folder = shlex.quote(str(facts.homes["XDG_STATE_HOME"] / "assistant"))
         return [
-            f"mkdir -p -m 700 {folder}",
             *([fetch] if installed else []),
             "systemctl --user daemon-reload",
             "systemctl --user enable --now assistant",

@@ -51,6 +51,7 @@ def test_a_users_service_comes_and_goes(home: Path) -> None:
     assert '--set "house.names=big lamp"' in told["unit"]
     assert f'ReadWritePaths="-{home}/.local/state/assistant"' in told["unit"]
     assert "systemctl --user enable --now assistant" in told["commands"]
+    assert (home / ".local/state/assistant").stat().st_mode & 0o777 == 0o700
     # what a shell sets is not what the service will see; ours may be written again
     said = call(home, "install-service", "--user")
     assert said.startswith(f"written: {path}")
@@ -106,6 +107,8 @@ def test_what_cannot_be_is_refused_in_one_line(home: Path) -> None:
 def test_the_systems_service_wants_root(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="run this with sudo"):
         check_target(tmp_path / "none", system=True, root=Path("/"), user=1000)
+    with pytest.raises(UsageError, match="--root goes with --system"):
+        check_target(tmp_path / "none", system=False, root=tmp_path, user=1000)
     check_target(tmp_path / "none", system=True, root=Path("/"), user=0)
     check_target(tmp_path / "none", system=True, root=tmp_path, user=1000)
 
