@@ -97,6 +97,7 @@ def test_without_shared_memory_there_is_no_ledger_and_the_daemon_says_what_to_mo
         world.refused(1, "/dev/shm", "mount -t tmpfs", "--shm-size")
 
 
+@pytest.mark.hostile
 def test_little_shared_memory_is_enough() -> None:
     with World("mount -t tmpfs -o size=64k tmpfs /dev/shm") as world:
         world.daemon()
@@ -138,11 +139,11 @@ def slow_models(world: World) -> Iterator[Path]:
         disk.stdout.close()
 
 
-def test_models_on_a_disk_that_is_slow_and_then_goes_away_and_comes_back() -> None:
+def test_models_on_a_disk_that_is_slow_and_then_goes_away_and_comes_back(long_form: bool) -> None:
     with World(*real_models()) as world:
         world.daemon()
         with slow_models(world) as disk:
-            disk.write_text("0.002")
+            disk.write_text("0.003" if long_form else "0")
             world.works()
             with world.client() as client:
                 client.unload(Stage.LLM)
@@ -177,6 +178,7 @@ def test_a_folder_of_models_that_is_unmounted_and_mounted_again() -> None:
         world.ends()
 
 
+@pytest.mark.hostile
 def test_a_model_whose_folder_is_renamed_while_it_is_loaded(tmp_path: Path) -> None:
     """Links, as people keep models on a second disk."""
     with World(f'mount --bind "{tmp_path}" {{models}}') as world:
