@@ -154,7 +154,6 @@ def test_models_on_a_disk_that_is_slow_and_then_goes_away_and_comes_back(long_fo
             assert world.process.poll() is None
             disk.write_text("0")
             assert until(lambda: world.ask(QUESTION).outcome == Outcome.ANSWERED, 20)
-            world.works()
         world.ends()
 
 

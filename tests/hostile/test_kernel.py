@@ -60,12 +60,12 @@ def test_a_kernel_that_tells_nothing_and_takes_nothing() -> None:
         world.ends()
 
 
-def test_neither_affinity_nor_priority_may_be_changed() -> None:
+def test_neither_affinity_nor_priority_may_be_changed(long_form: bool) -> None:
     with World(prefix=[sys.executable, str(FORBIDS)]) as world:
         world.daemon()
         if "not forbidden" in world.log:
             pytest.skip(world.log)
-        world.works()
+        world.works(llm=long_form)
         worker = children(world.process.pid)[-1]
         assert "Seccomp:\t2" in Path(f"/proc/{worker}/status").read_text()
         world.ends()
@@ -73,14 +73,14 @@ def test_neither_affinity_nor_priority_may_be_changed() -> None:
         world.refused(1, "sched_setscheduler", "SystemCallFilter")
 
 
-def test_too_few_open_files_are_told_and_enough_are_enough() -> None:
+def test_too_few_open_files_are_told_and_enough_are_enough(long_form: bool) -> None:
     with World(prefix=["prlimit", "--nofile=64:64"]) as world:
         world.refused(1, "64 files", "ulimit -n", "LimitNOFILE")
         # a question of its own has no clients, and needs fewer
         assert "Paris" in world.verb("ask", QUESTION, "--no-speech", "--standalone")
     with World(prefix=["prlimit", "--nofile=256:256"]) as world:
         world.daemon()
-        world.works()
+        world.works(llm=long_form)
         world.ends()
 
 
@@ -147,9 +147,8 @@ def test_a_daemon_that_was_stopped_goes_on() -> None:
 
 
 def test_workers_that_were_stopped_for_good_are_replaced() -> None:
-    limits = [f"stages.{stage}.{what}_timeout_s=2" for stage in ("intent", "llm") for what in ("start", "step")]
     with World() as world:
-        world.daemon(*limits)
+        world.daemon("stages.intent.start_timeout_s=3", "stages.intent.step_timeout_s=2")
         world.works()
         stopped = children(world.process.pid)
         stop(stopped)

@@ -90,12 +90,12 @@ def test_everything_below_a_folder_with_spaces_and_letters_of_all_countries(loca
         world.ends()
 
 
-def test_a_python_that_was_told_to_have_no_utf_8() -> None:
+def test_a_python_that_was_told_to_have_no_utf_8(long_form: bool) -> None:
     """The daemon speaks it all the same; a question whose letters were lost at the command line is told."""
     with World(name=ODD) as world:
         world.environ |= {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
         world.daemon()
-        world.works()
+        world.works(llm=long_form)
         assert world.verb("ask", LOCAL, "--no-speech").startswith("It is ")
         told = json.loads(world.verb("ask", "Wo ist das Café?", "--no-speech", "--json", code=2))
         assert told["error"]["code"] == "text-not-unicode"
