@@ -109,10 +109,14 @@ def fresh(path: Path) -> Iterator[None]:
 
 
 def ipc(path: Path) -> Any:
-    """Its address for zmq, as bytes: of a text, zmq would make UTF-8, whatever bytes the path has. (It takes bytes; its
-    types do not say so.)
+    """Its address for zmq, which makes UTF-8 of a text, whatever the locale; bytes where the path is no UTF-8. (It takes
+    bytes; its types do not say so.)
     """
-    return b"ipc://" + os.fsencode(path)
+    raw = b"ipc://" + os.fsencode(path)
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw
 
 
 def somebody_listens(path: Path) -> bool:
