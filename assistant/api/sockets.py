@@ -109,9 +109,8 @@ def fresh(path: Path) -> Iterator[None]:
 
 
 def ipc(path: Path) -> Any:
-    """Its address for zmq, which makes UTF-8 of a text, whatever the locale; bytes where the path is no UTF-8. (It takes
-    bytes; its types do not say so.)
-    """
+    """Its address for zmq, which makes UTF-8 of a text, whatever the locale; bytes where the path is no UTF-8, which zmq
+    takes, though its types do not say so."""
     raw = b"ipc://" + os.fsencode(path)
     try:
         return raw.decode("utf-8")
