@@ -109,7 +109,7 @@ def fresh(path: Path) -> Iterator[None]:
 
 
 def ipc(path: Path) -> Any:
-    """Its address for zmq, which makes UTF-8 of a text, whatever the locale; bytes where the path is no UTF-8, which zmq
+    """Its address for zmq, which makes UTF-8 of a text, whatever the locale; bytes where the path is none, which zmq
     takes, though its types do not say so."""
     raw = b"ipc://" + os.fsencode(path)
     try:
