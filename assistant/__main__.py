@@ -39,7 +39,7 @@ def main() -> None:
         from assistant import paths
 
         # where a daemon runs, the query goes to it and needs no fork server of its own
-        if "--standalone" in sys.argv or not paths.control_socket().exists():
+        if "--standalone" in sys.argv or not os.path.exists(paths.control_socket()):
             from assistant.stages import spawn
 
             spawn.early()

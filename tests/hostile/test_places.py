@@ -48,6 +48,23 @@ def test_nobody_without_a_home_is_told_what_to_set() -> None:
 
 
 @pytest.mark.root
+def test_nobody_with_the_environment_of_root() -> None:
+    """As `su` and `sudo` can leave it."""
+    with World(nobody=True) as world:
+        roots = world.base / "root"
+        roots.mkdir(mode=0o700)
+        own = world.environ
+        world.environ = {**own, "XDG_RUNTIME_DIR": str(roots)}
+        assert "XDG_RUNTIME_DIR" in world.refused(2, str(roots))
+        world.verb("status", code=2)
+        assert world.verb("ask", LOCAL, "--no-speech").startswith("It is ")
+        world.environ = {**own, "HOME": str(roots)}
+        del world.environ["XDG_CONFIG_HOME"]
+        world.refused(2, "XDG_CONFIG_HOME", ".config/assistant/config.toml")
+        world.verb("ask", LOCAL, "--no-speech", code=2)
+
+
+@pytest.mark.root
 def test_root_without_home_and_runtime_folder_uses_roots_own() -> None:
     """As a unit of the system starts it. What is root's is hidden: nothing of the machine's own is touched."""
     hidden = "mkdir -p /root/.local && mount -t tmpfs tmpfs /root/.local && mount -t tmpfs tmpfs /run"
