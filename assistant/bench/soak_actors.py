@@ -14,12 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import zmq
-
-from assistant.api import sockets, wire
+from assistant.api import wire
 from assistant.api.client import Client
-from assistant.api.feed import WELCOME, Feed
+from assistant.api.feed import Feed
 from assistant.bench import mix
+from assistant.bench.soak_sockets import hearing
 from assistant.errors import AssistantError
 from assistant.messages import Stage
 
@@ -277,11 +276,7 @@ class Subscriber(Actor):
         topics = dice.choice([(), ("run-",), ("memory-", "stage-"), ("reply-delta",)])
         until, reads = time.monotonic() + 0.1 + 1.5 * dice.random(), dice.random() < 0.8
         feed, begin = Feed(topics), time.monotonic()
-        with zmq.Context() as context, context.socket(zmq.SUB) as socket:
-            socket.setsockopt(zmq.LINGER, 0)
-            socket.connect(f"ipc://{self._folder / sockets.EVENTS}")
-            for topic in [*feed.topics, WELCOME]:
-                socket.subscribe(topic)
+        with hearing(self._folder, feed.topics) as socket:
             while not self._gate.closed and time.monotonic() < until:
                 if not reads:
                     time.sleep(0.05)

@@ -14,7 +14,6 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import msgspec
-import zmq
 
 from assistant.api import framing, sockets, wire
 from assistant.api.client import Client
@@ -22,6 +21,7 @@ from assistant.bench.cgroups import MemoryCgroup
 from assistant.bench.hostile_frames import hostile
 from assistant.bench.observer import descendants
 from assistant.bench.soak_actors import Actor, Did, Gate
+from assistant.bench.soak_sockets import talking
 from assistant.errors import NotRunning
 from assistant.memory_orchestrator.ledger import LedgerReader, Row
 from assistant.messages import Stage
@@ -173,9 +173,7 @@ class Harm(Actor):
     # --- clients ----------------------------------------------------------------------------------------------------
     def _vanish(self) -> None:
         """Asks, and is gone in the middle of the answer or before."""
-        with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
-            socket.setsockopt(zmq.LINGER, 0)
-            socket.connect(f"ipc://{self._folder / sockets.COMMAND}")
+        with talking(self._folder, sockets.COMMAND) as socket:
             ask = wire.Ask(text="Tell me about the ocean.", speech=True, more=False)
             socket.send_multipart(framing.encode(ask))
             socket.poll(_REPLY_MS)
@@ -185,9 +183,7 @@ class Harm(Actor):
         """Each has to get its error."""
         name = self._dice.choice([sockets.COMMAND, sockets.CONTROL])
         begin, errors = time.monotonic(), 0
-        with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
-            socket.setsockopt(zmq.LINGER, 0)
-            socket.connect(f"ipc://{self._folder / name}")
+        with talking(self._folder, name) as socket:
             for _ in range(BATCH):
                 socket.send_multipart(hostile(self._dice, name.removesuffix(".sock")))
             while errors < BATCH and socket.poll(_REPLY_MS):
