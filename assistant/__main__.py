@@ -7,6 +7,8 @@ import signal
 import sys
 from types import FrameType
 
+_PACKAGE = "local-voice-assistant"
+
 
 def _leave_at_once(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
@@ -37,12 +39,15 @@ def main() -> None:
         from assistant import paths
 
         # where a daemon runs, the query goes to it and needs no fork server of its own
-        if "--standalone" in sys.argv or not paths.control_socket().exists():
+        if "--standalone" in sys.argv or not os.path.exists(paths.control_socket()):
             from assistant.stages import spawn
 
             spawn.early()
-    from assistant.cli import run
-
+    try:
+        from assistant.cli import run
+    except ImportError as error:  # not even the command line's own packages are whole
+        version = ".".join(map(str, sys.version_info[:3]))
+        sys.exit(f"error: Python {version}: {error}; {sys.executable} -m pip install --force-reinstall {_PACKAGE}")
     sys.exit(run())
 
 

@@ -8,16 +8,17 @@ from typing import Annotated
 import typer
 
 from assistant import (
-    __version__,
     cli_ask,
     cli_bench,
     cli_config,
     cli_devices,
+    cli_doctor,
     cli_events,
     cli_memory,
     cli_models,
     cli_output,
     cli_run,
+    cli_service,
     cli_status,
     cli_timers,
     cli_top,
@@ -29,9 +30,7 @@ from assistant.errors import UsageError
 # typer's own name for what its parser raises is private; this is the public way to it
 _ParserError: type[Exception] = typer.BadParameter.__mro__[1]
 
-app = typer.Typer(
-    help="A fully local voice assistant.", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
-)
+app = typer.Typer(help="A fully local voice assistant.", no_args_is_help=True, pretty_exceptions_enable=False)
 for _verb in (
     cli_ask.ask,
     cli_run.run,
@@ -47,6 +46,9 @@ for _verb in (
     cli_voice.mute,
     cli_voice.volume,
     cli_timers.timers,
+    cli_doctor.doctor,
+    cli_service.install_service,
+    cli_service.uninstall_service,
 ):
     app.command()(_verb)
 app.add_typer(cli_models.app, name="models")
@@ -56,25 +58,37 @@ app.add_typer(cli_bench.app, name="bench")
 app.add_typer(cli_wake.app, name="wake")
 
 
-def _version(value: bool) -> None:
-    if value:
-        print(f"assistant {__version__}")
-        raise typer.Exit
+def _version(context: typer.Context, value: bool) -> None:
+    if not value or context.resilient_parsing:
+        return
+    from assistant import versions
+
+    as_json = bool(context.params.get("as_json"))
+    with cli_output.reported(as_json):
+        found = versions.installed()
+        if as_json:
+            cli_output.emit(found)
+        else:
+            cli_output.show("\n".join(f"{name} {version or 'is not installed'}" for name, version in found.items()))
+    raise typer.Exit
 
 
 @app.callback()
 def root(
+    as_json: Annotated[bool, typer.Option("--json", is_eager=True, help="With --version: as a JSON object.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_version, help="Print our version and the engines', and leave.")
     ] = False,
 ) -> None:
     """Everything runs on this machine; nothing but 'models fetch' uses a network."""
+    if as_json:
+        cli_output.fail(UsageError("write --json after the verb"), True)
 
 
 def run() -> int:
     """Parses the command line and runs its verb; returns the exit code. A wrong command line is one line, too."""
     try:
-        return int(app(standalone_mode=False) or 0)
+        return int(app(standalone_mode=False, prog_name="assistant") or 0)
     except _ParserError as error:
         told = str(getattr(error, "message", "") or error)
         cli_output.fail(UsageError(f"{told.rstrip('.')}; see 'assistant --help'"), "--json" in sys.argv)

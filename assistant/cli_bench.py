@@ -11,13 +11,13 @@ from assistant import cli_output
 
 app = typer.Typer(help="Measure what the documentation claims.", no_args_is_help=True)
 
-_BENCHES = {
+BENCHES = {
     "e2e": ("e2e", "From the end of speech to the first audio, against the naive way."),
     "memory": ("memory", "The memory of one spoken query over time, and whether the ledger tells the truth."),
     "chunks": ("chunks", "The LLM by the size of its prompt chunks: memory, first token, decode."),
     "llm": ("llm", "The LLM: variants, attention, memory limits, llama.cpp, bandwidth, embedding."),
     "limits": ("limits", "A daemon inside memory cgroups: no OOM kill, and the smallest that works."),
-    "soak": ("soak", "Growth over many queries, and what an idle daemon holds."),
+    "soak": ("soak", "A mixed load with faults for a long time, and what grows or is lost."),
     "llm-start": ("llm_start", "The LLM worker from fork to first logits."),
     "accuracy": ("accuracy", "The converted LLM against its dequantised source."),
     "conversion": ("conversion", "Time and memory of the GGUF conversion."),
@@ -42,5 +42,5 @@ def _add(name: str, module: str, help_text: str) -> None:
             sys.exit(importlib.import_module(f"assistant.bench.{module}").main(context.args))
 
 
-for _name, (_module, _help) in _BENCHES.items():
+for _name, (_module, _help) in BENCHES.items():
     _add(_name, _module, _help)

@@ -33,7 +33,7 @@ def config(context: typer.Context, as_json: AsJson = False, sets: Sets = None) -
         from assistant import config as settings
 
         config = settings.load(sets or ())
-        for why in _refused(config):
+        for why in refused(config):
             cli_output.say(f"warning: 'assistant run' would refuse to start: {why}")
         tree = msgspec.to_builtins(config)
         if as_json:
@@ -43,7 +43,7 @@ def config(context: typer.Context, as_json: AsJson = False, sets: Sets = None) -
             cli_output.show(f"{key} = {json.dumps(value, ensure_ascii=False)}")
 
 
-def _refused(config: Config) -> Iterator[str]:
+def refused(config: Config) -> Iterator[str]:
     """Why a daemon would not start with these settings, though each of them is one that there may be."""
     from assistant import paths
     from assistant.config_checks import tcp_address

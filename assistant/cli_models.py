@@ -1,4 +1,4 @@
-"""`assistant models list|fetch|verify|convert|synth|rm`. Imports `cli_output`; everything heavier inside the verbs.
+"""`assistant models list|fetch|verify|convert|add|synth|rm`. Imports `cli_output`; everything heavier inside the verbs.
 
 A verb parses, calls the model store and prints; it decides nothing about models.
 """
@@ -142,6 +142,25 @@ def convert(
             emit(_as_dict(outcome))
         elif not quiet:
             say(_sentence(outcome))
+
+
+@app.command()
+def add(
+    source: Annotated[Path, typer.Argument(metavar="FOLDER|VOICE.onnx", help="A Vosk or Whisper folder, or a voice.")],
+    name: Annotated[str, typer.Option("--name", help="What it shall be called; as the folder or file otherwise.")] = "",
+    quiet: QuietFlag = False,
+    json_mode: JsonFlag = False,
+) -> None:
+    """Copy a model of your own: a Vosk or Whisper (CTranslate2) folder, or a Piper voice with its .json beside it."""
+    with reported(json_mode):
+        from assistant.model_store.own import add as copied
+
+        info = copied(_store(), source, name or source.resolve().name.removesuffix(".onnx"))
+        if json_mode:
+            emit({"name": info.name, "stage": info.stage, "engine": info.engine, "path": str(info.path)})
+        elif not quiet:
+            use = f"--set stages.{info.stage}.engine={info.engine} --set stages.{info.stage}.model={info.name}"
+            say(f"{info.name}: ready ({info.bytes / 1e6:.1f} MB); use it with: {use}")
 
 
 @app.command()

@@ -111,12 +111,16 @@ def _parse(key: str, text: str, where: str) -> Any:
 
 
 def _from_file(path: Path) -> dict[str, Any]:
-    if path.exists() and not path.is_file():
-        raise ConfigError(f"{path} is no file")
     try:
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"{path} is no file")
         flat = flatten(tomllib.loads(path.read_text("utf-8")))
     except (FileNotFoundError, NotADirectoryError):
         return {}
+    except PermissionError:
+        raise ConfigError(
+            f"{path} may not be read; whose are HOME and XDG_CONFIG_HOME? ('su' and 'sudo' can keep another user's)"
+        ) from None
     except (OSError, ValueError, RecursionError) as error:  # ValueError: no UTF-8, no TOML, an endless number
         raise ConfigError(f"{path}: {error}") from None
     for key, value in flat.items():

@@ -48,7 +48,7 @@ _AT_MOST: dict[str, float] = {
     **{f"stages.{stage}.threads": 256 for stage in ("asr", "llm", "tts")},
     **{f"stages.{stage}.deadline_s": 600 for stage in ("asr", "llm", "tts")},
 }
-_MOST = 1e9
+MOST = 1e9
 """Of every other number: a budget of an exabyte is a typing error, and an infinite time-out is no time-out."""
 
 SILENCES_S = {"normal": 0.7, "relaxed": 1.25, "aggressive": 0.25}
@@ -56,7 +56,7 @@ SILENCES_S = {"normal": 0.7, "relaxed": 1.25, "aggressive": 0.25}
 
 _LONGEST = 200
 """Characters of a device's name or a folder's."""
-_CHOICES = {
+CHOICES = {
     "listen.silence": tuple(SILENCES_S),
     "log.level": ("debug", "info", "warning", "error"),
     "log.format": ("text", "json"),
@@ -77,17 +77,22 @@ REFUSED_ATTENTION_MODES = {
 """Measured with `assistant bench llm`; the tests of the LLM engine show it as well."""
 
 
+def limits(key: str) -> tuple[float, float]:
+    """The least and the most of a number."""
+    return _AT_LEAST.get(key, 0), _AT_MOST.get(key, MOST)
+
+
 def check(flat: Mapping[str, Any]) -> None:
     """Raises `ConfigError` that names the key, what it is and what it may be."""
     for key, value in flat.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        least, most = _AT_LEAST.get(key, 0), _AT_MOST.get(key, _MOST)
+        least, most = limits(key)
         if not value >= least:
             raise ConfigError(f"{key} is {value}; the least allowed is {least:g}")
         if not value <= most:
             raise ConfigError(f"{key} is {value}; the most allowed is {most:g}")
-    for key, allowed in _CHOICES.items():
+    for key, allowed in CHOICES.items():
         if flat[key] not in allowed:
             raise ConfigError(f"{key} is {flat[key]!r}; choose {', '.join(allowed[:-1])} or {allowed[-1]}")
     for key in ("audio.input", "audio.output", "wake.models_dir"):

@@ -15,7 +15,9 @@ class Audio(Section, frozen=True, kw_only=True):
     input: str = ""
     """Name or regular expression of the microphone; empty = the system's default."""
     output: str = ""
+    """The same of the speaker."""
     volume_percent: float = 100
+    """How loud it speaks, as ears hear it: 50 is an eighth of the amplitude."""
     duck_command: tuple[str, ...] = ()
     """Run when the assistant begins to listen, to make other sound quieter; a program and its arguments, no shell."""
     unduck_command: tuple[str, ...] = ()
@@ -30,14 +32,18 @@ class Cues(Section, frozen=True, kw_only=True):
     done: str = "tone"
     """Nothing was said, or nothing was understood: it does not listen any more."""
     error: str = "tone"
+    """Something failed; `assistant status` and the log say what."""
     thinking: str = "tone"
+    """An answer is on its way, and takes its time."""
     timer: str = "tone"
+    """A timer has ended; every second until it is stopped."""
     thinking_after_s: float = 1.0
-    """Without a sound of the answer."""
+    """Without a sound of the answer, from when on `thinking` is heard."""
 
 
 class Wake(Section, frozen=True, kw_only=True):
     engine: str = "micro"
+    """micro: the one there is (microWakeWord)."""
     words: tuple[str, ...] = ("hey_jarvis", "okay_nabu")
     """Empty = the assistant is woken by `assistant listen` alone."""
     stop_words: tuple[str, ...] = ("stop",)
@@ -58,11 +64,13 @@ class Listen(Section, frozen=True, kw_only=True):
     silence: str = "normal"
     """normal | relaxed | aggressive: 0.7, 1.25 or 0.25 s of silence end an utterance."""
     speech_start_s: float = 0.3
+    """So much speech begins an utterance; a click does not."""
     no_speech_s: float = 5
-    """Nobody says anything after the wake word."""
+    """Nobody says anything after the wake word: it stops listening."""
     max_s: float = 15
+    """Nobody is listened to for longer."""
     pre_roll_s: float = 1
-    """Heard before the wake word was understood."""
+    """Kept of what was heard before the wake word was understood."""
 
 
 class Memory(Section, frozen=True, kw_only=True):
@@ -78,6 +86,7 @@ class Asr(Section, frozen=True, kw_only=True):
     engine: str = "whisper"
     """whisper | vosk | wyoming; "wyoming" sends recordings to the server at `uri`."""
     model: str = "whisper-tiny.en"
+    """A name from `assistant models list`."""
     language: str = ""
     """Of a multilingual whisper model, for example "fr"; empty = found out from the audio."""
     uri: str = "tcp://127.0.0.1:10300"
@@ -91,6 +100,7 @@ class Asr(Section, frozen=True, kw_only=True):
     threads: int = 0
     """0 = physical cores."""
     start_timeout_s: float = 30
+    """Longest start of the worker, the loading included."""
     step_timeout_s: float = 60
     """Longest silence of a busy worker before it is taken for hung."""
 
@@ -99,21 +109,26 @@ class Intent(Section, frozen=True, kw_only=True):
     engine: str = "classifier"
     """classifier | templates; "templates" understands sentences word for word alone."""
     language: str = "en"
+    """Of the sentences that are understood: a language of Home Assistant's sentences; one at a time."""
     threshold: float = 0.0
     """Of the classifier's score, 0 to 1, from which on a sentence is a command; 0 = as the model was made."""
     handler_timeout_s: float = 3.0
     """For the answer of another program that carries out an intent."""
     start_timeout_s: float = 20
+    """Longest start of the worker, the loading included."""
     step_timeout_s: float = 10
+    """Longest silence of a busy worker before it is taken for hung."""
 
 
 class Llm(Section, frozen=True, kw_only=True):
     engine: str = "mnn"
     """mnn | openai; "openai" sends conversations to the OpenAI-compatible server at `url`."""
     model: str = "smollm2-135m-instruct"
+    """A name from `assistant models list`."""
     small_model: str = ""
     """Taken instead while the machine is pressed hard (heat, memory, supply); empty = none."""
     context_tokens: int = 1024
+    """Of a conversation: system prompt, history, question and answer together."""
     slots: int = 1
     """Conversations whose keys and values stay in memory; more take turns."""
     kv_cache: str = "auto"
@@ -131,12 +146,17 @@ class Llm(Section, frozen=True, kw_only=True):
     system_prompt: str = "You are a voice assistant. Answer in one short sentence."
     """Empty = what the model's own chat template says."""
     max_new_tokens: int = 96
+    """Longest answer."""
     temperature: float = 0.0
-    """0 = greedy."""
+    """0 = greedy: always the likeliest token."""
     top_k: int = 40
+    """Of a temperature above 0: so many likeliest tokens to choose from; 0 = as many as there may be (256)."""
     top_p: float = 0.95
+    """The likeliest that make up this probability together."""
     min_p: float = 0.0
+    """None less likely than this part of the likeliest."""
     repetition_penalty: float = 1.1
+    """What was said already is so much less likely; 1 = off."""
     seed: int = -1
     """-1 = a new one for each answer."""
     url: str = "http://127.0.0.1:8080/v1"
@@ -156,12 +176,14 @@ class Llm(Section, frozen=True, kw_only=True):
     start_timeout_s: float = 120
     """The first start of a model builds its mapped weights, which takes seconds per GB."""
     step_timeout_s: float = 60
+    """Longest silence of a busy worker before it is taken for hung."""
 
 
 class Tts(Section, frozen=True, kw_only=True):
     engine: str = "piper"
     """piper | piper-mnn | wyoming; "wyoming" sends answers to the server at `uri`."""
     model: str = "en_US-joe-medium"
+    """A name from `assistant models list`."""
     language: str = ""
     """By whose rules text is read out, for example "de"; empty = as the voice's file or name says, else English."""
     uri: str = "tcp://127.0.0.1:10200"
@@ -177,7 +199,9 @@ class Tts(Section, frozen=True, kw_only=True):
     threads: int = 0
     """0 = physical cores."""
     start_timeout_s: float = 30
+    """Longest start of the worker, the loading included."""
     step_timeout_s: float = 60
+    """Longest silence of a busy worker before it is taken for hung."""
 
 
 class Stages(Section, frozen=True, kw_only=True):
@@ -208,6 +232,7 @@ class House(Section, frozen=True, kw_only=True):
     areas: tuple[str, ...] = ()
     """Of rooms."""
     floors: tuple[str, ...] = ()
+    """Of floors."""
     protected: tuple[str, ...] = ()
     """Names of devices that are switched only after a yes, such as "front door"."""
 
@@ -216,6 +241,7 @@ class Wyoming(Section, frozen=True, kw_only=True):
     """Home Assistant's protocol; see docs/home-assistant.md."""
 
     enabled: bool = False
+    """True opens the bridge."""
     uri: str = "tcp://127.0.0.1:10700"
     """tcp://ADDRESS:PORT of this machine alone, or unix:///PATH: the protocol knows no passwords."""
 
@@ -224,9 +250,11 @@ class Metrics(Section, frozen=True, kw_only=True):
     """For Prometheus, at http://ADDRESS:PORT/metrics."""
 
     enabled: bool = False
+    """True opens the page."""
     address: str = "127.0.0.1"
     """Of this machine alone."""
     port: int = 9107
+    """Of that address."""
 
 
 class Log(Section, frozen=True, kw_only=True):
@@ -240,4 +268,6 @@ class Debug(Section, frozen=True, kw_only=True):
     recordings: bool = False
     """Keep each spoken query, its sound and its report, in the state directory."""
     recordings_max_mib: float = 100
+    """The oldest go when all of them are larger."""
     recordings_max_age_days: float = 7
+    """Older ones go."""

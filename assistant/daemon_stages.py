@@ -259,7 +259,8 @@ def stage_spec(
                 log.warning("stages.llm.context_tokens: model %r has a context of %d", model.name, context)
             kv_token = kv_bytes(model.shape or {}, 1, 1)
             kv_all = kv_bytes(model.shape or {}, slot_tokens(context), settings.slots)
-            kv_home, kv_dir = kv_files.home_of(settings.kv_cache, kv_all, paths.cache_dir() / engine)
+            files = 2 * int((model.shape or {}).get("layers", 0)) * settings.slots
+            kv_home, kv_dir = kv_files.home_of(settings.kv_cache, kv_all, paths.cache_dir() / engine, files=files)
             options = {
                 "context_tokens": context,
                 "slots": settings.slots,

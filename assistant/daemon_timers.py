@@ -56,7 +56,7 @@ class Timers:
         self._tick_s, self._retry_at = tick_s, 0.0
         self._file, self._emit, self._bell = StateFile(path), emit, bell
         self._book = TimerBook(clocks or Clocks())
-        self._lock_fd = -1
+        self._lock_fd, self._elsewhere = -1, False
         self._version = self._saved = 0
         self._writing = asyncio.Lock()
         self._writes: set[asyncio.Task[None]] = set()
@@ -69,7 +69,10 @@ class Timers:
         for a daemon have heard of this one."""
         try:
             self._lock()
-            if self._mine:
+        except OSError as error:
+            log.error("%s cannot be written: %s; timers will not survive a restart", self._file.path, error)
+        try:
+            if not self._elsewhere:  # what a disk gives that takes nothing any more, is still there
                 async with asyncio.timeout(DISK_S):
                     data = await in_own_thread(functools.partial(self._file.load, self._checked))
                 if data is not None:
@@ -93,6 +96,7 @@ class Timers:
         try:
             self._lock_fd = self._file.lock(wait=False)
         except BlockingIOError:
+            self._elsewhere = True
             log.warning("another daemon keeps its timers in %s; those of this one end with it", self._file.path)
 
     async def close(self) -> None:
@@ -217,6 +221,9 @@ class Timers:
     # --- the disk -------------------------------------------------------------------------------------------------
     async def _keep(self) -> bool:
         """Whether all that was changed so far is on the disk."""
+        if not self._mine and not self._elsewhere:
+            with contextlib.suppress(OSError):  # the disk may take something again
+                self._lock()
         if not self._mine:
             return False
         wanted = self._version

@@ -47,14 +47,46 @@ def _cpu(folder: Path, number: int) -> Cpu:
 
 def process_age_s() -> float:
     """Seconds since this process was started, imports and all (resolution 10 ms)."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - process_start(os.getpid()) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - _start_in(_stat(os.getpid())) / os.sysconf("SC_CLK_TCK")
 
 
 def process_start(pid: int) -> int:
-    """Field 22 of /proc/PID/stat: clock ticks since boot; 0 when there is no such process, or only its zombie."""
-    told = "".join(lines_of(Path(f"/proc/{pid}/stat")))
+    """Clock ticks since boot, the same in every time namespace; 0 when there is no such process, or only its zombie."""
+    start = _start_in(_stat(pid))
+    return start - _ahead_ticks() if start else 0
+
+
+def _stat(pid: int) -> str:
+    return "".join(lines_of(Path(f"/proc/{pid}/stat")))
+
+
+def _start_in(told: str) -> int:
+    """Field 22 of /proc/PID/stat, by our own boot-time clock."""
     fields = told.rpartition(")")[2].split()
     return int(fields[19]) if fields and fields[0] not in "ZX" else 0
+
+
+def _ahead_ticks() -> int:
+    """How far the boot-time clock of our time namespace is ahead of the machine's (time_namespaces(7))."""
+    for line in lines_of(Path("/proc/self/timens_offsets")):
+        clock, seconds, nanoseconds = line.split()
+        if clock == "boottime":
+            return round((int(seconds) + int(nanoseconds) / 1e9) * os.sysconf("SC_CLK_TCK"))
+    return 0
+
+
+def has_ended(pid: int, start: int = 0) -> bool:
+    """Whether the process is gone, or (`start`: when it began, as `process_start` tells) another one has its number.
+
+    False when the kernel does not let us look, as without a free descriptor: who may live is not to be taken for dead.
+    """
+    try:
+        found = _start_in(Path(f"/proc/{pid}/stat").read_text("utf-8", "replace"))
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    except OSError:
+        return False
+    return found == 0 or start not in (0, found - _ahead_ticks())
 
 
 # --- small files of the kernel: what is not there, or not to be read, says nothing ----------------------------------
@@ -92,8 +124,26 @@ def keep_malloc_tidy() -> None:
 _DESCRIPTORS = 16384
 
 
-def allow_descriptors() -> None:
-    """As many open files as we may have: 1024, the usual limit, are soon used up by clients that come and stay."""
+def allow_descriptors() -> int:
+    """As many open files as we may have: 1024, the usual limit, are soon used up by clients that come and stay.
+    How many that are now."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, _DESCRIPTORS) if most > 0 else _DESCRIPTORS, most))
+    return descriptors()
+
+
+def may_be_scheduled() -> bool:
+    """Whether a thread of ours may be given the scheduling that it has anyway: libzmq does that with each of its own,
+    and ends the process where a filter of system calls forbids it."""
+    try:
+        os.sched_setscheduler(0, os.sched_getscheduler(0), os.sched_getparam(0))
+    except OSError:
+        return False
+    return True
+
+
+def descriptors() -> int:
+    """How many files this process may have open."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return allowed if allowed >= 0 else _DESCRIPTORS

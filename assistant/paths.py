@@ -6,6 +6,7 @@ In a checkout, models live in its `models/` folder, so that everything stands in
 from __future__ import annotations
 
 import os
+import pwd
 import zlib
 from pathlib import Path
 
@@ -15,8 +16,17 @@ _PACKAGE = Path(__file__).resolve().parent
 def _xdg(variable: str, fallback: str) -> Path:
     """The base directory; a relative or empty value is ignored, as the XDG specification demands."""
     value = os.environ.get(variable, "")
-    base = Path(value) if value.startswith("/") else Path(os.environ.get("HOME") or "/") / fallback
+    base = Path(value) if value.startswith("/") else _home() / fallback
     return base / "assistant"
+
+
+def _home() -> Path:
+    """Where $HOME is not set, as in many a service, the user's own entry says; never the root of the file system for
+    somebody who has a home."""
+    try:
+        return Path(os.environ.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir or "/")
+    except KeyError:  # a container's user without a name
+        return Path("/")
 
 
 def checkout() -> Path | None:
@@ -28,7 +38,8 @@ def checkout() -> Path | None:
 def environment_of_ours() -> dict[str, str]:
     """In which another Python process runs this very code, wherever this one found it."""
     code = filter(None, [str(_PACKAGE.parent), os.environ.get("PYTHONPATH")])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(code)}
+    # UTF-8 whatever the locale: engines take paths in it, and our processes tell each other paths
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(code), "PYTHONUTF8": "1"}
 
 
 def models_dir() -> Path:

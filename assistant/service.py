@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _LEAVE_S = 1.0
 """That a running query gets to end by itself."""
+_FEWEST_FILES = 256
+"""Below, a few dozen clients at a time would be the end: libzmq ends the process that cannot open one file more."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -29,11 +31,23 @@ def main(args: list[str]) -> int:
     from assistant import log_format
     from assistant.cli_output import say
     from assistant.errors import AssistantError, ConfigError
-    from assistant.machine import allow_descriptors, keep_malloc_tidy
+    from assistant.machine import allow_descriptors, keep_malloc_tidy, may_be_scheduled
 
     keep_malloc_tidy()
-    allow_descriptors()
+    files = allow_descriptors()
     try:
+        if files < _FEWEST_FILES:
+            raise AssistantError(
+                f"only {files} files may be open at a time, and a daemon needs {_FEWEST_FILES}, better 1024: raise the"
+                " limit ('ulimit -n 1024' before it starts, LimitNOFILE=1024 in a unit)",
+                code="too-few-files",
+            )
+        if not may_be_scheduled():
+            raise AssistantError(
+                "a filter of system calls forbids sched_setscheduler, which libzmq needs: allow it (in a unit:"
+                " SystemCallFilter=sched_setscheduler as a last line)",
+                code="system-call-forbidden",
+            )
         if len(args) % 2 or any(flag != "--set" for flag in args[::2]):
             raise ConfigError("usage: python -m assistant.service [--set key=value]...")
         from assistant import config as settings
@@ -44,6 +58,9 @@ def main(args: list[str]) -> int:
     except AssistantError as error:
         say(f"error: {error.message}")
         return int(error.exit_code)
+    except OSError as error:  # a disk or a limit that nobody else has a word for
+        say(f"error: the daemon cannot go on: {error}")
+        return 1
     return 0
 
 

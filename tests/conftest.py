@@ -40,6 +40,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--fault-times", type=int, default=2, help="how often each fault of tests/faults is made to happen"
     )
     parser.addoption(
+        "--hostile", action="store_true", help="tests/hostile in its long form (marker hostile, and more rounds)"
+    )
+    parser.addoption(
         "--hostile-percent", type=int, default=5, help="of 100,000 hostile frames and 1,000 clients that vanish"
     )
 

@@ -222,7 +222,28 @@ def test_a_disk_that_takes_nothing_costs_no_timer(tmp_path: Path, caplog: pytest
             assert one.bell.words() == ["Your pasta timer is done."]
 
     run(test)
-    assert "cannot be read" in caplog.text
+    assert "cannot be written" in caplog.text
+
+
+def test_what_a_disk_gives_that_takes_nothing_any_more_goes_on(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A folder in the place of the lock: not even root can open it for writing. A card that fails is read-only, too."""
+
+    async def test() -> None:
+        time = Time()
+        async with daemon(path, time) as one:
+            await one.timers.start("pasta", 60)
+        lock = path.with_name(".timers.json.lock")
+        lock.unlink()
+        lock.mkdir()
+        async with daemon(path, time) as one:
+            assert [timer.name for timer in one.timers.all()] == ["pasta"]
+            assert not (await one.timers.start("tea", 60)).kept
+            lock.rmdir()
+            assert (await one.timers.start("eggs", 60)).kept
+            assert written(path) == [("pasta", "running"), ("tea", "running"), ("eggs", "running")]
+
+    run(test)
+    assert "timers will not survive a restart" in caplog.text
 
 
 def test_a_disk_that_becomes_full_and_free_again(path: Path) -> None:

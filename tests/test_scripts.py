@@ -96,7 +96,7 @@ def test_a_symbolic_link_works(place: Place) -> None:
     assert place.asked(script=link) == [f"--wav={place.root}/assistant/data/question.wav"]
 
 
-@pytest.mark.parametrize("name", ["run", "test"])
+@pytest.mark.parametrize("name", ["run", "test", "coverage"])
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help_is_short_and_sets_nothing_up(tmp_path: Path, name: str, flag: str) -> None:
     shutil.copy(SCRIPTS / name, tmp_path)
@@ -105,6 +105,6 @@ def test_help_is_short_and_sets_nothing_up(tmp_path: Path, name: str, flag: str)
     assert done.stdout.startswith(f"Usage: scripts/{name}")
 
 
-@pytest.mark.parametrize("name", ["run", "test", "setup", "lint"])
+@pytest.mark.parametrize("name", ["run", "test", "setup", "lint", "coverage"])
 def test_every_script_finds_its_checkout_through_a_link(name: str) -> None:
     assert 'cd "$(dirname "$(readlink -f "$0")")/.."' in (SCRIPTS / name).read_text()

@@ -45,7 +45,7 @@ class Local:
         return str(self._folder)
 
     def connect(self, socket: zmq.Socket[Any], name: str) -> None:
-        socket.connect(f"ipc://{self._folder / name}")
+        socket.connect(sockets.ipc(self._folder / name))
 
     def check(self) -> None:
         """Raises `NotRunning` when nobody listens, `ConfigError` when it may be somebody else who does."""

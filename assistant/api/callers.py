@@ -85,7 +85,7 @@ class Callers:
         self._greeted = 0
         """Handshakes from the network that succeeded, of connections that have sent no message yet."""
         self._loop = asyncio.get_running_loop()
-        place = f"inproc://{path}"
+        place = f"inproc://callers-{id(self):x}"
         router.monitor(place, _EVENTS if door is None else _EVENTS_TCP)
         self._monitor: zmq.Socket[bytes] = context.socket(zmq.PAIR)
         self._monitor.setsockopt(zmq.LINGER, 0)

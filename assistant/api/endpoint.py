@@ -167,17 +167,18 @@ class Endpoint:
         ):
             router.setsockopt(option, value)
         gate = self._gate
-        self._callers = Callers(
-            self._context, router, str(self._path), self._most, None if gate is None else gate.guard
-        )
+        callers: Callers | None = None
         try:
+            door = None if gate is None else gate.guard
+            callers = self._callers = Callers(self._context, router, str(self._path), self._most, door)
             with sockets.fresh(self._path):
-                router.bind(f"ipc://{self._path}")
+                router.bind(sockets.ipc(self._path))
             if gate is not None:
                 gate.guard.bind(router, gate.place, self._limits.frame_bytes)
                 gate.guard.on_loss(self._callers.drop)
-        except (OSError, ConfigError) as error:  # zmq.ZMQError is an OSError
-            self._callers.close()
+        except (OSError, zmq.ZMQError, ConfigError) as error:
+            if callers is not None:
+                callers.close()
             router.close()
             with contextlib.suppress(OSError):
                 self._path.unlink()

@@ -94,16 +94,17 @@ class Publisher:
         ):
             xpub.setsockopt(option, value)
         gate = self._gate
-        self._callers = Callers(
-            self._context, xpub, str(self._path), self._most_subscribers, None if gate is None else gate.guard
-        )
+        callers: Callers | None = None
         try:
+            door = None if gate is None else gate.guard
+            callers = self._callers = Callers(self._context, xpub, str(self._path), self._most_subscribers, door)
             with sockets.fresh(self._path):
-                xpub.bind(f"ipc://{self._path}")
+                xpub.bind(sockets.ipc(self._path))
             if gate is not None:
                 gate.guard.bind(xpub, gate.place, MAX_TOPIC + 1)
-        except (OSError, ConfigError) as error:  # zmq.ZMQError is an OSError
-            self._callers.close()
+        except (OSError, zmq.ZMQError, ConfigError) as error:
+            if callers is not None:
+                callers.close()
             xpub.close()
             if isinstance(error, ConfigError):
                 raise

@@ -114,8 +114,8 @@ class Server:
         await self._publisher.close()
         if self._guard is not None:
             self._guard.close()
-        # waits for the last replies to leave, a tenth of a second at most
-        self._context.term()
+        # waits for the last replies to leave, a tenth of a second at most; a socket that could not be made whole goes
+        self._context.destroy(linger=0)
 
     # --- clients from the network ----------------------------------------------------------------------------------
     def _gate(self, place: Place) -> Gate | None:

@@ -14,6 +14,7 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from assistant import paths
 from assistant.closing import Closing
@@ -22,7 +23,7 @@ from assistant.errors import AssistantError, ConfigError
 COMMAND = "command.sock"
 CONTROL = "control.sock"
 EVENTS = "events.sock"
-_LOCK = "daemon.lock"
+LOCK = "daemon.lock"
 _LONGEST = 107
 """Bytes of a path in a `sockaddr_un`, its closing NUL apart."""
 _PID_WAIT_S = 0.3
@@ -107,6 +108,16 @@ def fresh(path: Path) -> Iterator[None]:
         raise _refused(path.parent, f"{path.name} was made with mode {stat.S_IMODE(found.st_mode):o}, not 600")
 
 
+def ipc(path: Path) -> Any:
+    """Its address for zmq, which makes UTF-8 of a text, whatever the locale; bytes where the path is none, which zmq
+    takes, though its types do not say so."""
+    raw = b"ipc://" + os.fsencode(path)
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw
+
+
 def somebody_listens(path: Path) -> bool:
     """Whether a process has this socket open: False for none, and for one that a killed daemon left behind."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
@@ -127,7 +138,7 @@ class DaemonLock(Closing):
 
     def __init__(self, directory: Path) -> None:
         """Raises `AssistantError` code "already-running" that names the process which holds it."""
-        path = directory / _LOCK
+        path = directory / LOCK
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -140,8 +151,9 @@ class DaemonLock(Closing):
             raise AssistantError(
                 f"a daemon already runs (process {holder}); 'assistant status' shows it", code="already-running"
             ) from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # a full disk: nobody learns our number, and the lock holds all the same
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def _holder(self) -> str:
         """Its process id; one that has just taken the lock may still be about to write it."""

@@ -23,6 +23,7 @@ from assistant.api.client import Client, found, raised
 from assistant.errors import AssistantError, EngineFailed
 from assistant.memory_orchestrator.ledger import LedgerReader, segment_name
 
+SERVICE = "assistant.service"
 _LOOK_S = 0.02
 _STOP_S = 10.0
 ENTER = 'echo $$ > "$0" && exec "$@"'
@@ -39,11 +40,13 @@ class OwnDaemon:
         procs: Path | None = None,
         start_s: float = 60,
         environ: Mapping[str, str] | None = None,
+        module: str = SERVICE,
     ) -> None:
         """`sets`: settings `key=value`; microphone and speaker are off unless they say otherwise. `procs`: the file
-        that moves a process into the cgroup it shall live in. `environ`: its environment; None = ours."""
+        that moves a process into the cgroup it shall live in. `environ`: its environment; None = ours. `module`: its
+        main."""
         self._sets = ("audio.enabled=false", *sets)
-        self._procs, self._start_s, self._environ = procs, start_s, environ
+        self._procs, self._start_s, self._environ, self._module = procs, start_s, environ, module
         self.process: subprocess.Popen[bytes]
         self._folder: Path
         self.client: Client
@@ -51,7 +54,7 @@ class OwnDaemon:
     def __enter__(self) -> Self:
         """Raises what kept it from starting, with its own words and exit code."""
         self._folder = Path(tempfile.mkdtemp(prefix="assistant-bench-"))
-        command = [sys.executable, "-m", "assistant.service"]
+        command = [sys.executable, "-m", self._module]
         for one in self._sets:
             command += ["--set", one]
         if self._procs is not None:

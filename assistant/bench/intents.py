@@ -256,7 +256,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--speech", type=Path, nargs="?", metavar="FOLDER", help=f"also recordings: {SPEECH_HELP}",
                         const=(paths.checkout() or Path()).parent / "shared/speech")  # fmt: skip
     parser.add_argument("--errors", action="store_true", help="print every line that was not understood")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--json", action="store_true", help="JSON on stdout")
     given = parser.parse_args(argv)
     try:
         spoken = by_ear(given.speech, given.engine) if given.speech is not None else []

@@ -30,7 +30,9 @@ class Held:
     anon: int = 0
     """With what is swapped out."""
     file: int = 0
-    """Clean pages of mapped files and shared memory."""
+    """Clean pages of mapped files."""
+    shm: int = 0
+    """The part of `anon` that lies in shared memory: keys and values."""
 
     @property
     def total(self) -> int:
@@ -90,7 +92,8 @@ def _held(proc: Path, pid: int) -> Held | None:
                     sizes[name] = int(rest.split()[0]) * _KIB
     except OSError:
         return None
-    return Held(anon=sizes["Pss"] - sizes["Pss_File"] + sizes["SwapPss"], file=sizes["Pss_File"])
+    anon = sizes["Pss"] - sizes["Pss_File"] + sizes["SwapPss"]
+    return Held(anon=anon, file=sizes["Pss_File"], shm=sizes["Pss_Shmem"])
 
 
 def _available(proc: Path) -> int:

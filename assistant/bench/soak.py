@@ -1,185 +1,283 @@
-"""Growth: one daemon, many mixed queries, and what its processes hold at the same points again and again.
+"""A soak: everything that users and programs do, for a long time, while workers are killed and clients misbehave; what
+grows, what is lost, what goes wrong without a reason.
 
-    assistant bench soak [--queries 500] [--every 100] [--set k=v]... [--json]
+    assistant bench soak [--minutes 20] [--seed 9] [--no-faults] [--set KEY=VALUE]... [--json]
 
-A round is `--every` queries. In each, all processes are read with every stage loaded, early and at the end (a worker
-that grows shows between the two), and once more after everything was unloaded (a daemon or fork server that grows shows
-from round to round).
+A daemon of its own, without microphone and speaker and with a state folder of its own; as root in a memory cgroup of
+its own, whose limit is lowered now and then. Every few seconds all load stops, and every process is read; now and then
+with nothing loaded, too. The same seed makes each client and the faults do the same in the same order.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
+import contextlib
+import os
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
-from assistant.bench import mix
-from assistant.bench.daemons import OwnDaemon, terminable
-from assistant.bench.observer import descendants, read_tree
-from assistant.bench.output import judge, say_aside
-from assistant.messages import STAGE_ORDER
+from assistant.api.client import Client
+from assistant.bench import mix, soak_rest
+from assistant.bench.cgroups import MemoryCgroup
+from assistant.bench.daemons import SERVICE, OwnDaemon, terminable
+from assistant.bench.load import Target
+from assistant.bench.output import judge, said, say_aside
+from assistant.bench.soak_actors import ENDS_S, KINDS, Actor, Asker, Gate, Subscriber, TimerKeeper, Watcher
+from assistant.bench.soak_faults import ROOMY, STEP_TIMEOUT_S, Harm
+from assistant.bench.soak_rest import Place, Rest, Watched
+from assistant.bench.soak_verdict import Findings, findings, targets_of
+from assistant.errors import EngineFailed, NotRunning, UsageError
+from assistant.messages import Stage
 
-MIB = 1 << 20
-GROWTH_TARGET_MIB = 1.0
-"""In 100 queries."""
-IDLE_TARGET_MIB = 60.0
-_REST_S = 0.5
-_FOR_EVER = -1
-
-
-class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """MiB of PSS by process, at one moment."""
-
-    queries: int
-    processes: dict[str, float]
-    total_mib: float
+MINUTES, SEED = 20.0, 9
+LEAST_CYCLES, CYCLE_S = 6, 80.0
+"""From one rest with nothing loaded to the next. Faults are made in the first half: in the second workers get old."""
+RESTS = 8
+"""Of a cycle."""
+LEAST_WORK_S = 0.5
+"""Between two."""
+_FAULT_EVERY_S = 2.5
+_ASKERS, _SUBSCRIBERS = 2, 2
 
 
 class Soak(msgspec.Struct, frozen=True, kw_only=True):
+    minutes: float
+    seed: int
     queries: int
-    failed: dict[str, str]
-    """The message of the first of each kind."""
-    idle: tuple[Point, ...]
-    """Nothing loaded: before the first query, and after each round."""
-    early: tuple[Point, ...]
-    """All loaded, after the first part of each round."""
-    loaded: tuple[Point, ...]
-    """All loaded, at the end of each round."""
-    idle_growth_mib: float
-    """In 100 queries: slope over the rounds, the first (what is loaded once and stays) not counted."""
-    loaded_growth_mib: float
-    worker_growth_mib: dict[str, float]
-    """In 100 queries, by process: median over the rounds of what it gained from early to end."""
-    seconds: float
+    actions: dict[str, int]
+    faults: dict[str, int]
+    """That were made, by kind."""
+    restarts: dict[str, int]
+    """Of workers, in mid query and without its knowledge, by code: as the daemon's events tell it."""
+    evictions: dict[str, int]
+    """By reason; `leak` is a fault of ours."""
+    rests: tuple[Rest, ...]
+    findings: Findings
+    timer_faults: tuple[str, ...]
+    tracebacks: int
+    """In the daemon's log."""
+    targets: tuple[Target, ...]
     reached: bool
 
 
-def measure(queries: int, every: int, sets: Sequence[str], rest_s: float = _REST_S) -> Soak:
-    """Raises `ModelError`, `StageError`, or what kept the daemon from starting."""
-    asked = list(mix.queries(queries, mix.voices()))
-    started = time.monotonic()
-    failed: dict[str, str] = {}
-    idle, early, loaded = [], [], []
-    with OwnDaemon([*sets, f"memory.keep_alive_s={_FOR_EVER}"]) as daemon:
-        time.sleep(rest_s)
-        idle.append(_point(daemon, 0))
-        for begin in range(0, queries, every):
-            one_round = asked[begin : begin + every]
-            part = min(len(one_round), max(2 * len(mix.KINDS), every // 5))
-            _ask(daemon, one_round[:part], failed)
-            early.append(_all_loaded(daemon, begin + part, rest_s))
-            _ask(daemon, one_round[part:], failed)
-            done = begin + len(one_round)
-            loaded.append(_all_loaded(daemon, done, rest_s))
-            for stage in STAGE_ORDER:
-                daemon.client.unload(stage)
-            time.sleep(rest_s)
-            idle.append(_point(daemon, done))
-            say_aside(f"{done} queries: {idle[-1].total_mib:.1f} MiB idle, {loaded[-1].total_mib:.1f} MiB loaded")
-    return _judged(queries, failed, idle, early, loaded, time.monotonic() - started)
+class Witness(threading.Thread):
+    """Hears for the whole run what the daemon tells of workers that ended."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(name="witness", daemon=True)
+        self.restarts, self.evictions, self.missed = Counter[str](), Counter[str](), 0
+        self._client = Client(folder)
+        self._events = self._client.events("stage-restart", "memory-evict")
+
+    def run(self) -> None:
+        last: dict[str, int] = {}
+        with contextlib.suppress(NotRunning), self._client:
+            for event in self._events:
+                self.missed += max(0, event.nth - last.get(event.name, event.nth - 1) - 1)
+                last[event.name] = event.nth
+                if event.name == "stage-restart":
+                    self.restarts[str(event.data.get("code", ""))] += 1
+                else:
+                    self.evictions[_reason(str(event.data.get("for", "")))] += 1
 
 
-def _ask(daemon: OwnDaemon, asked: Sequence[mix.Asked], failed: dict[str, str]) -> None:
-    for one in asked:
-        told = mix.ask(daemon.client, one)
-        if told.code:
-            failed.setdefault(f"{told.kind}: {told.code}", told.message)
+def _reason(told: str) -> str:
+    """The stages that needed the memory are one reason."""
+    return "memory" if told.split("+")[0] in {one.value for one in Stage} else told
 
 
-def _all_loaded(daemon: OwnDaemon, done: int, rest_s: float) -> Point:
-    for stage in STAGE_ORDER:
-        daemon.client.load(stage)
-    time.sleep(rest_s)
-    return _point(daemon, done)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    minutes: float = MINUTES
+    seed: int = SEED
+    faults: bool = True
+    kinds: tuple[str, ...] = KINDS
+    """What is asked."""
+    module: str = SERVICE
+    """The daemon's main."""
 
 
-def _point(daemon: OwnDaemon, done: int) -> Point:
-    """Names processes by the ledger's rows; of the others, the first is the daemon and the second its fork server."""
-    stages = {row.pid: row.stage for row in daemon.ledger().read().rows}
-    names = {daemon.pid: "daemon"}
-    for pid in descendants(daemon.pid)[1:]:
-        names[pid] = stages.get(pid) or ("fork server" if "fork server" not in names.values() else f"other {pid}")
-    reading = read_tree(daemon.pid)
-    held = {names.get(pid, f"other {pid}"): round(one.total / MIB, 2) for pid, one in reading.processes.items()}
-    return Point(queries=done, processes=held, total_mib=round(reading.total / MIB, 2))
-
-
-def _judged(
-    queries: int, failed: dict[str, str], idle: list[Point], early: list[Point], loaded: list[Point], seconds: float
-) -> Soak:
-    # what is imported and allocated once belongs to no slope: counted from the end of the first round on
-    idle_growth, loaded_growth = slope(idle[1:]), slope(loaded)
-    workers = {
-        name: round(statistics.median(_gains(name, early, loaded)), 2) for name in loaded[-1].processes
-    }  # fmt: skip
-    within = max(idle_growth, loaded_growth, sum(workers.values())) <= GROWTH_TARGET_MIB
-    return Soak(
-        queries=queries,
-        failed=failed,
-        idle=tuple(idle),
-        early=tuple(early),
-        loaded=tuple(loaded),
-        idle_growth_mib=round(idle_growth, 2),
-        loaded_growth_mib=round(loaded_growth, 2),
-        worker_growth_mib=workers,
-        seconds=round(seconds, 1),
-        reached=within and not failed and max(idle[0].total_mib, idle[-1].total_mib) <= IDLE_TARGET_MIB,
+def measure(plan: Plan, sets: Sequence[str] = ()) -> Soak:
+    """Raises what kept the daemon from starting, and `EngineFailed` when it ended or something had no end."""
+    spoken = any(kind.startswith("spoken") for kind in plan.kinds)
+    voices = mix.voices() if spoken else mix.Voices((), ())
+    seconds, seed = plan.minutes * 60, plan.seed
+    cycle_s = min(CYCLE_S, seconds / LEAST_CYCLES)
+    limits = [f"stages.{stage.value}.step_timeout_s={STEP_TIMEOUT_S}" for stage in Stage]
+    with (
+        _own_cgroup() as group,
+        tempfile.TemporaryDirectory(prefix="assistant-soak-") as state,
+        OwnDaemon(
+            [*limits, "memory.keep_alive_s=-1", *sets],
+            procs=group.procs if group else None,
+            environ={**os.environ, "XDG_STATE_HOME": state},
+            module=plan.module,
+        ) as daemon,
+    ):
+        gate, witness, watched = Gate(), Witness(daemon.folder), Watched(daemon)
+        witness.start()
+        timers = TimerKeeper("timers", daemon.folder, gate, seed)
+        actors: list[Actor] = [
+            *(Asker(f"asker {n}", daemon.folder, gate, seed, voices, plan.kinds) for n in range(_ASKERS)),
+            *(Subscriber(f"subscriber {n}", daemon.folder, gate, seed) for n in range(_SUBSCRIBERS)),
+            Watcher("watcher", daemon.folder, gate, seed),
+            timers,
+        ]
+        harm = Harm(
+            daemon.folder, gate, seed, daemon.pid, watched.ledger, group, min(_FAULT_EVERY_S, cycle_s / RESTS / 4)
+        )
+        everybody = [*actors, harm] if plan.faults else actors
+        rests = _run(watched, gate, everybody, timers, harm if plan.faults else None, seconds, cycle_s)
+        did = [one for actor in everybody for one in actor.did]
+        lowest = [("OOM kills", group.oom_kills())] if group else []
+        tracebacks = daemon.log.count("Traceback (most recent call last)")
+    queries = sum(one.query for one in did)
+    found = findings(rests, did, harm.faults, seconds)
+    targets = targets_of(
+        found,
+        seconds,
+        [
+            ("timers lost or too many", len(timers.faults)),
+            ("workers restarted because they leaked", witness.evictions["leak"]),
+            ("tracebacks in the log", tracebacks),
+            ("events missed by a subscriber that reads", witness.missed),
+            *lowest,
+        ],
     )
+    return Soak(
+        minutes=plan.minutes, seed=seed, queries=queries,
+        actions=dict(sorted(Counter(one.kind for one in did).items())),
+        faults=dict(sorted(Counter(one.kind for one in harm.faults).items())),
+        restarts=dict(witness.restarts), evictions=dict(witness.evictions),
+        rests=tuple(rests), findings=found, timer_faults=tuple(timers.faults), tracebacks=tracebacks,
+        targets=targets, reached=all(one.met for one in targets),
+    )  # fmt: skip
 
 
-def slope(points: Sequence[Point]) -> float:
-    """MiB in 100 queries, by least squares; 0 for fewer than two points."""
-    if len(points) < 2:
-        return 0.0
-    found = statistics.linear_regression([one.queries for one in points], [one.total_mib for one in points])
-    return float(found.slope) * 100
+@contextlib.contextmanager
+def _own_cgroup() -> Iterator[MemoryCgroup | None]:
+    """None where none can be made: then no limit is lowered."""
+    group = MemoryCgroup(f"assistant-soak-{os.getpid()}", ROOMY)
+    try:
+        group.__enter__()
+    except UsageError as error:
+        say_aside(f"no memory limit is lowered: {error.message}")
+        yield None
+        return
+    try:
+        yield group
+    finally:
+        group.__exit__(None, None, None)
 
 
-def _gains(name: str, early: Sequence[Point], loaded: Sequence[Point]) -> list[float]:
-    return [
-        (late.processes.get(name, 0) - soon.processes.get(name, 0)) / (late.queries - soon.queries) * 100
-        for soon, late in zip(early, loaded, strict=True)
-        if late.queries > soon.queries
-    ] or [0.0]
+def _run(
+    daemon: Watched, gate: Gate, actors: Sequence[Actor], timers: TimerKeeper, harm: Harm | None, seconds: float,
+    cycle_s: float,
+) -> list[Rest]:  # fmt: skip
+    for actor in actors:
+        actor.start()
+    for actor in actors:
+        actor.ready.wait(ENDS_S)
+    began = cycle = time.monotonic()
+    rests = [_rest(daemon, actors, began, unload=True)]
+    try:
+        while (now := time.monotonic()) < began + seconds:
+            if harm is not None:
+                harm.calm = now - cycle >= cycle_s / 2
+            gate.open()
+            _work(daemon, actors, max(LEAST_WORK_S, cycle_s / RESTS))
+            if not gate.close(ENDS_S):
+                raise EngineFailed(f"something that was asked had no end within {ENDS_S:g} s")
+            rests.append(_rest(daemon, actors, began, unload=False))
+            if (now := time.monotonic()) >= min(cycle + cycle_s, began + seconds):
+                rests.append(_rest(daemon, actors, began, unload=True))
+                cycle = now
+            timers.compare(daemon.client)
+    finally:
+        gate.end()
+        for actor in actors:
+            actor.join(ENDS_S)
+    return rests
+
+
+def _work(daemon: Watched, actors: Sequence[Actor], every_s: float) -> None:
+    until = time.monotonic() + every_s
+    while time.monotonic() < until:
+        daemon.check()
+        for actor in actors:
+            if actor.broke is not None:
+                raise actor.broke
+        time.sleep(0.05)
+
+
+def _rest(daemon: Watched, actors: Sequence[Actor], began: float, *, unload: bool) -> Rest:
+    place = Place(time.monotonic() - began, sum(one.query for actor in actors for one in actor.did))
+    rest = soak_rest.read(daemon, place, unload=unload)
+    what = "nothing loaded" if unload else "as it is"
+    say_aside(f"{rest.at_s:6.0f} s  {rest.queries:6} queries  {rest.pss_mib:7.1f} MiB {what}  {'; '.join(rest.faults)}")
+    return rest
 
 
 def table(found: Soak) -> str:
-    names = list(dict.fromkeys(name for one in (*found.idle, *found.loaded) for name in one.processes))
-    lines = [f"{'queries':>8}  {'':<8}{'all':>8}" + "".join(f"{name:>13}" for name in names)]
-    for label, points in (("idle", found.idle), ("early", found.early), ("loaded", found.loaded)):
-        for one in points:
-            held = "".join(f"{one.processes[name]:>13.1f}" if name in one.processes else f"{'':>13}" for name in names)
-            lines.append(f"{one.queries:>8}  {label:<8}{one.total_mib:>8.1f}{held}")
-    lines.append(
-        "MiB of PSS; idle: nothing loaded; early, loaded: all stages loaded, after a part of a round, at its end"
-    )
-    lines.append(
-        f"growth in 100 queries: idle {found.idle_growth_mib:+.2f} MiB, loaded {found.loaded_growth_mib:+.2f} MiB;"
-        " within a round: " + ", ".join(f"{name} {one:+.2f}" for name, one in found.worker_growth_mib.items())
-    )
-    for kind, message in found.failed.items():
-        lines.append(f"failed: {kind}: {message}")
-    lines.append(
-        f"{found.queries} queries in {found.seconds:.0f} s; targets: growth <= {GROWTH_TARGET_MIB:g} MiB in 100"
-        f" queries, idle <= {IDLE_TARGET_MIB:g} MiB before the first and after the last"
-    )
+    seen, counts = found.findings, _counts
+    idle = [one for one in found.rests if one.unloaded]
+    lines = [
+        f"{found.minutes:g} minutes, seed {found.seed}: {found.queries} queries, {seen.answered:.0%} answered",
+        f"done: {counts(found.actions)}",
+        f"faults made: {counts(found.faults)}",
+        f"workers that were replaced in mid query: {counts(found.restarts)}; sent away: {counts(found.evictions)}",
+        f"errors by design: {counts(seen.errors.by_design)}",
+        f"errors that a fault explains: {counts(seen.errors.explained)}",
+        f"errors that none explains: {counts(seen.errors.unexplained)}",
+        *(f"  {one}" for one in seen.errors.examples),
+        *(f"out of balance {one}" for one in seen.balance_faults),
+        *(f"timers: {one}" for one in found.timer_faults),
+        "slowest queries, seconds of loading+running by stage, and the faults that they met:",
+        *(f"  {one}" for one in seen.slowest),
+        f"at rest, nothing loaded: {idle[0].pss_mib:.1f} MiB at first, {idle[-1].pss_mib:.1f} at last",
+        "",
+        f"{'ms of what went well':<26}{'first third p50':>16}{'p99':>9}{'last third p50':>16}{'p99':>9}{'samples':>9}",
+        *(
+            f"{kind:<26}{one.first.p50:>16.1f}{one.first.p99:>9.0f}{one.last.p50:>16.1f}{one.last.p99:>9.0f}"
+            f"{one.samples:>9}"
+            for kind, one in seen.latency.items()
+        ),
+        "",
+        f"targets: {said(found.reached)}",
+        *(f"  {said(one.met):<8} {one.what}: {one.value:g} (at most {one.limit:g})" for one in found.targets),
+    ]
     return "\n".join(lines)
+
+
+def _counts(by_name: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in by_name.items()) or "none"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command. Returns 0 when the targets are reached, 1 when not, or the exit status of the error."""
-    parser = argparse.ArgumentParser(prog="assistant bench soak", description="Growth over many queries.")
-    parser.add_argument("--queries", type=int, default=500, help="in all (default 500)")
-    parser.add_argument("--every", type=int, default=100, help="queries of a round (default 100)")
-    parser.add_argument("--set", action="append", default=[], dest="sets", metavar="KEY=VALUE", help="a setting")
-    parser.add_argument("--json", action="store_true", help="JSON on stdout")
+    parser = argparse.ArgumentParser(
+        prog="assistant bench soak", description="A mixed load with faults for a long time, and what grows or is lost."
+    )
+    add = parser.add_argument
+    add("--minutes", type=float, default=MINUTES, metavar="N", help=f"how long (default {MINUTES:g})")
+    add("--seed", type=int, default=SEED, help=f"of the dice (default {SEED})")
+    add("--no-faults", action="store_true", help="the load alone")
+    add("--set", action="append", default=[], dest="sets", metavar="KEY=VALUE", help="a setting")
+    add("--json", action="store_true", help="JSON on stdout")
     args = parser.parse_args(argv)
+    if not 0 < args.minutes <= 100_000:
+        parser.error("--minutes takes a number above 0")
     with terminable():
-        return judge(lambda: measure(max(1, args.queries), max(1, args.every), args.sets), table, as_json=args.json)
+        plan = Plan(minutes=args.minutes, seed=args.seed, faults=not args.no_faults)
+        return judge(lambda: measure(plan, args.sets), table, as_json=args.json)
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ class Calibration:
         # what other processes have learned since stays
         self._known = {**self._known, **_read(self._file), key: new}
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             temporary = self._file.with_name(f".{self._file.name}.{os.getpid()}")
             try:
                 temporary.write_bytes(msgspec.json.encode(self._known))

@@ -28,7 +28,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from assistant.errors import AssistantError, NotRunning
-from assistant.machine import process_start
+from assistant.machine import has_ended, process_start
 from assistant.memory_orchestrator.segment import not_made, opened, publish, remove_left_behind
 from assistant.messages import Level, Mode
 
@@ -228,7 +228,7 @@ def stale_segments(directory: Path = SHM) -> list[Path]:
             found.append(path)
     for path in directory.glob(f".assistant-{os.getuid()}-*"):
         pid = path.suffix[1:]
-        if pid.isascii() and pid.isdigit() and not process_start(int(pid)):
+        if pid.isascii() and pid.isdigit() and has_ended(int(pid)):
             found.append(path)
     return found
 
@@ -278,14 +278,14 @@ def other_version(name: str, directory: Path = SHM) -> tuple[int, int] | None:
     if len(head) < _ANY_VERSION.size:
         return None
     magic, version, pid = _ANY_VERSION.unpack(head)
-    if magic[:7] != MAGIC[:7] or (magic, version) == (MAGIC, VERSION) or not process_start(pid):
+    if magic[:7] != MAGIC[:7] or (magic, version) == (MAGIC, VERSION) or has_ended(pid):
         return None
     return version, pid
 
 
 def _alive(pid: int, start: int) -> bool:
     """The start time tells a process from a later one that was given the same number."""
-    return pid > 0 and process_start(pid) == start
+    return pid > 0 and not has_ended(pid, start)
 
 
 def _text(text: str, size: int) -> bytes:

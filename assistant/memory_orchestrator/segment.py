@@ -47,7 +47,10 @@ def not_made(path: Path, error: OSError) -> AssistantError:
     """What to say when a segment's file cannot be had: something has its name, or nothing can be written there."""
     if os.path.lexists(path):
         return AssistantError(f"{path} is in the way of the ledger: {error.strerror}; remove it")
-    return AssistantError(f"the ledger cannot be made: {path.parent} cannot be written ({error.strerror})")
+    return AssistantError(
+        f"the ledger cannot be made: {path.parent} cannot be written ({error.strerror});"
+        f" mount a tmpfs with room there (mount -t tmpfs tmpfs {path.parent}; --shm-size=64m for a container)"
+    )
 
 
 @contextmanager

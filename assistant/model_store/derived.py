@@ -104,8 +104,8 @@ class Derived:
         self.free = free or (lambda folder: shutil.disk_usage(folder).free)
         self._boot_id = boot_id
 
-    def find(self) -> Found | None:
-        """The folder, when it is complete; works on a read-only file system."""
+    def find(self, *, touch: bool = True) -> Found | None:
+        """The folder, when it is complete; works on a read-only file system. `touch`: it is about to be used."""
         try:
             marker = self._marker()
             same = all((self.path / name).stat().st_size == mark.bytes for name, mark in marker.files.items())
@@ -113,8 +113,9 @@ class Derived:
             return None
         if marker.format != FORMAT or not marker.files or not same:
             return None
-        with contextlib.suppress(OSError):
-            os.utime(self.path / MARKER)  # when it was last used
+        if touch:
+            with contextlib.suppress(OSError):
+                os.utime(self.path / MARKER)  # when it was last used
         return Found(self.path, marker, boot_of(self._boot_id))
 
     def _marker(self) -> Marker:

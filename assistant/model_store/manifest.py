@@ -55,6 +55,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The shape of a model whose weights are random."""
     archive_sha256: str = ""
     """Digest of the archive that the files were unpacked from, if they were."""
+    added_from: str = ""
+    """Where a model of the user's own was copied from."""
     format: int = FORMAT
 
     @property

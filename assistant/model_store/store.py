@@ -6,6 +6,8 @@ touches the network, and imports no engine library.
 
 from __future__ import annotations
 
+import os
+import shlex
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -65,6 +67,14 @@ class ModelStore:
 
     @cached_property
     def catalog(self) -> Catalog:
+        """Raises `ModelMissing` where its folder has gone with its disk; `ConfigError` when it is no catalog."""
+        folder = self._catalog_file.parent
+        try:
+            there = bool(os.listdir(folder))
+        except OSError as error:
+            raise ModelMissing(f"{folder} cannot be read ({error.strerror}): look after its disk") from None
+        if not there:
+            raise ModelMissing(f"{folder} is empty: mount its disk, or run scripts/setup")
         return Catalog.load(self._catalog_file)
 
     def path(self, name: str) -> Path:
@@ -135,6 +145,8 @@ class ModelStore:
             known = True  # the catalog is broken too; its own error comes with the command
         if manifest is not None and manifest.synthetic:
             return f"assistant models synth --shape {manifest.synthetic} --name {name}{_block(manifest)}"
+        if manifest is not None and manifest.added_from and not known:
+            return f"assistant models add {shlex.quote(manifest.added_from)} --name {name}"
         if known or manifest is None or manifest.converted_from is None:
             return f"assistant models fetch {name}"
         bits = f" --bits {manifest.choices.bits}" if manifest.choices.bits else ""
@@ -152,7 +164,10 @@ class ModelStore:
             return None, error.message
         if manifest is None:
             raise self.absent(name)
-        problem, current = manifests.quick_check(folder, manifest)
+        try:
+            problem, current = manifests.quick_check(folder, manifest)
+        except OSError as error:  # a disk that goes away between two looks
+            return manifest, f"{folder} cannot be read: {error.strerror}"
         if problem is not None:
             return manifest, problem.message
         if current is not manifest:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ TAIL_S = 0.4
 """Zeros after the audio: the decoder lags behind by its right context and would lose the last word."""
 PARTIAL_CONFIDENCE = 0.5
 """Of text that only a partial result had, because the segment ended empty."""
+_UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+"""Japanese kana and Chinese characters: Vosk puts spaces between their words, as nobody writes them."""
+_SPACE_THAT_NOBODY_WRITES = re.compile(f"(?<=[{_UNSPACED}]) (?=[{_UNSPACED}])")
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -122,7 +126,8 @@ class Heard:
 
     @property
     def text(self) -> str:
-        return " ".join([*self._segments, self._partial] if self._partial else self._segments)
+        spoken = [*self._segments, self._partial] if self._partial else self._segments
+        return _SPACE_THAT_NOBODY_WRITES.sub("", " ".join(spoken))
 
     @property
     def confidence(self) -> float:

@@ -26,6 +26,8 @@ MAX_EXAMPLES = 300
 
 _LEFT_OUT = "conversation_command"
 """Sentences with a command of its own for a later time: "{anything} in five minutes" would take every question."""
+OF_LOCKS = "of-locks"
+"""Metadata of a sentence that Home Assistant has for locks alone."""
 _HOUSE = ("name", "area", "floor")
 _PARTS = re.compile(r"[\[\]()]|\{\w+")
 
@@ -142,9 +144,9 @@ def _anywhere(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for group in groups:
         sentences = [one for one in group["sentences"] if _LEFT_OUT not in one]
         if sentences:
-            kept.append(
-                {key: value for key, value in group.items() if not key.endswith("_context")} | {"sentences": sentences}
-            )
+            plain = {key: value for key, value in group.items() if not key.endswith("_context")}
+            of_locks = (group.get("requires_context") or {}).get("domain") in ("lock", ["lock"])
+            kept.append(plain | {"sentences": sentences, "metadata": {OF_LOCKS: of_locks}})
     return kept
 
 

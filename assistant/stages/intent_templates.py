@@ -22,7 +22,7 @@ from assistant.nlu.house import House
 from assistant.nlu.slots import answer_to, slots_of
 from assistant.nlu.words import APOSTROPHES
 from assistant.stages.base import EngineConfig, EngineInfo
-from assistant.stages.intent_sentences import Sentences, known_language
+from assistant.stages.intent_sentences import OF_LOCKS, Sentences, known_language
 
 Shape = TypeVar("Shape")
 
@@ -33,6 +33,10 @@ MAX_LENGTH = 300
 
 LOOSE = 0.9
 """Score of a match in which some words may be anything: "play ..." takes a play in the theatre, too."""
+
+_OPPOSITE = {"HassTurnOn", "HassTurnOff"}
+_LOCKS = ("lock", "schloss", "schloß", "serrure", "锁", "鎖", "자물쇠")
+"""How a lock is called."""
 
 _ATTENTION = (
     r"(?:hey|hi|hello|ok|okay)(?: (?:jarvis|nabu|mycroft|alexa|computer|assistant|siri|olly|google))?|excuse me|please"
@@ -83,7 +87,7 @@ class Templates:
         for words in dict.fromkeys((plain, stripped(text))):
             if found is None and is_short(words):
                 # "kitchen lamp" is the lamp of that name before it is any lamp of the kitchen
-                found = hassil.recognize_best(words, self._intents, best_slot_name="name")
+                found = _best(hassil.recognize_ranked(words, self._intents, best_slot_name="name"), words)
         if found is None:
             return IntentMatch(name=None, text=text)
         loose = any(entity.is_wildcard for entity in found.entities.values())
@@ -171,6 +175,23 @@ def _values(names: tuple[str, ...]) -> Iterator[dict[str, str]]:
         first, *others = (part.strip() for part in name.split("|"))
         for spoken in (first, *others):
             yield {"in": spoken, "out": first}
+
+
+def _best(ranked: list[Any], words: str) -> Any:
+    """The first. Where one verb opens a door and unlocks a lock ("打开"), which are two opposite intents, it is about a
+    lock only when a lock is named: we do not know which of the things in the house is one."""
+    if not ranked or not _of_locks(ranked[0]) or any(lock in words.casefold() for lock in _LOCKS):
+        return ranked[0] if ranked else None
+    first, named = ranked[0], ranked[0].entities.get("name")
+    for other in ranked[1:]:
+        same = (found := other.entities.get("name")) is named or (found and named and found.value == named.value)
+        if same and not _of_locks(other) and {first.intent.name, other.intent.name} == _OPPOSITE:
+            return other
+    return first
+
+
+def _of_locks(found: Any) -> bool:
+    return bool((found.intent_metadata or {}).get(OF_LOCKS))
 
 
 def _value(entity: Any) -> str | int | float:

@@ -17,7 +17,7 @@ import stat
 from pathlib import Path
 
 from assistant.closing import Closing
-from assistant.machine import process_start
+from assistant.machine import descriptors, has_ended, process_start
 from assistant.messages import KvHome
 
 log = logging.getLogger(__name__)
@@ -27,13 +27,20 @@ DISK_FROM = 160 << 20
 """Bytes of keys and values from which `auto` takes the disk: they would fill what a 2 GB machine has left beside a
 model of 1 to 2 B weights."""
 _SPARE = 16 << 20
+_OTHER_FILES = 48
+"""Descriptors that a worker may have open besides; more than it has."""
 
 
-def home_of(setting: str, size: int, disk: Path, shared: Path = SHARED_MEMORY) -> tuple[KvHome, Path | None]:
-    """Where `size` bytes are to lie, and the folder for the workers' folders.
+def home_of(
+    setting: str, size: int, disk: Path, shared: Path = SHARED_MEMORY, *, files: int = 0
+) -> tuple[KvHome, Path | None]:
+    """Where `size` bytes are to lie, and the folder for the workers' folders. `files`: that MNN will keep open for
+    them; it crashes where it may not.
 
     `setting`: auto, memory or disk. "heap" where neither has room: MNN then keeps them itself.
     """
+    if files and files + _OTHER_FILES > descriptors():
+        return "heap", None
     on_disk: tuple[KvHome, Path] = "disk", disk / "kv"
     in_memory: tuple[KvHome, Path] = "memory", shared / f"assistant-kv-{os.getuid()}"
     first = on_disk if setting == "disk" or (setting == "auto" and size >= DISK_FROM) else in_memory
@@ -107,5 +114,5 @@ def sweep(root: Path) -> None:
 def _sweep(root: Path) -> None:
     for folder in root.iterdir():
         pid, _, started = folder.name.partition("-")
-        if pid.isdigit() and started.isdigit() and process_start(int(pid)) != int(started):
+        if pid.isdigit() and started.isdigit() and has_ended(int(pid), int(started)):
             shutil.rmtree(folder, ignore_errors=True)

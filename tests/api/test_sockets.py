@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+import pwd
 import socket
 import stat
 import subprocess
@@ -14,7 +16,10 @@ import pytest
 
 from assistant import paths
 from assistant.api import sockets
+from assistant.api.queries import QueryEvents
+from assistant.api.server import Server
 from assistant.errors import AssistantError, ConfigError
+from tests.api.backend import Backend
 from tests.api.daemon_process import Place
 
 
@@ -90,6 +95,41 @@ def test_where_the_folder_is() -> None:
     assert folder_in({"XDG_STATE_HOME": "/srv/state"}) == without
     assert folder_in({"XDG_STATE_HOME": "/srv/state", "XDG_RUNTIME_DIR": "relative"}) == without
     assert paths.control_socket().name == sockets.CONTROL
+
+
+def test_a_home_that_nobody_has_told_is_the_users_own() -> None:
+    environ = {name: text for name, text in os.environ.items() if not name.startswith(("XDG_", "HOME"))}
+    told = subprocess.run(
+        [sys.executable, "-c", "from assistant import paths; print(paths.state_dir(), paths.config_files()[-1])"],
+        env=environ, capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    home = pwd.getpwuid(os.getuid()).pw_dir
+    assert told == [f"{home}/.local/state/assistant", f"{home}/.config/assistant/config.toml"]
+
+
+@pytest.mark.parametrize("name", [sockets.EVENTS, sockets.COMMAND, sockets.CONTROL])
+def test_a_socket_that_cannot_be_bound_is_told_and_nothing_waits_for_it(tmp_path: Path, name: str) -> None:
+    """The folder goes away between the look at it and the bind, as a full disk would refuse it."""
+
+    class Vanishing(type(tmp_path)):  # type: ignore[misc]
+        """Another folder for the last of the three."""
+
+        def __truediv__(self, key: str) -> Path:
+            return Path(self) / ("gone/" + key if key == name else key)
+
+    async def run() -> None:
+        events = QueryEvents()
+        async with Server(Backend(events), events, Vanishing(tmp_path), lambda: None):
+            pytest.fail("it cannot serve")
+
+    with pytest.raises(ConfigError, match=r"cannot be made: No such file") as caught:
+        asyncio.run(asyncio.wait_for(run(), 5))
+    assert caught.value.code == "runtime-dir"
+    assert not list(tmp_path.glob("*.sock"))
+
+
+def test_bytes_that_are_no_text_in_a_path_reach_the_socket() -> None:
+    assert sockets.ipc(Path(os.fsdecode(b"/run/\xff\xc3\xa9/a.sock"))) == b"ipc:///run/\xff\xc3\xa9/a.sock"
 
 
 def test_one_lock_at_a_time_and_its_holder_is_named(tmp_path: Path) -> None:

@@ -138,6 +138,39 @@ def test_segments_of_the_dead_are_removed_and_of_the_living_kept(tmp_path: Path)
     mine.close()
 
 
+@pytest.mark.root
+def test_another_clock_since_boot_makes_nobody_dead(tmp_path: Path) -> None:
+    """In a time namespace the kernel tells another start of every process: a living daemon lost its ledger by it."""
+    later = ["unshare", "--time", "--boottime", "7200", "--fork"]
+    if subprocess.run([*later, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no time namespace can be made here")
+    mine = LedgerWriter(ledger.segment_name("mine"), tmp_path)
+    sweep = "import sys, pathlib; from assistant.memory_orchestrator import ledger; "
+    sweep += "ledger.remove_stale(pathlib.Path(sys.argv[1])); "
+    sweep += "assert ledger.LedgerReader(ledger.segment_name('mine'), pathlib.Path(sys.argv[1])).read().writer_pid"
+    done = subprocess.run([*later, sys.executable, "-c", sweep, str(tmp_path)], cwd=ROOT, check=False)
+    assert done.returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == [ledger.segment_name("mine")]
+    mine.close()
+
+
+NO_DESCRIPTORS = """
+import contextlib, resource
+from assistant.machine import has_ended
+resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
+with contextlib.suppress(OSError):
+    while True:
+        os.dup(0)
+print(has_ended(os.getppid()), has_ended(os.getppid(), 5), flush=True)
+"""
+
+
+def test_who_cannot_look_takes_nobody_for_dead(tmp_path: Path) -> None:
+    """Without a free descriptor /proc cannot be read."""
+    told, _ = child(NO_DESCRIPTORS, tmp_path).communicate()
+    assert told.split() == ["False", "False"]
+
+
 def test_files_of_others_in_the_common_folder_are_left_alone(tmp_path: Path) -> None:
     odd = [tmp_path / f".{ledger.segment_name('a')}.b", tmp_path / f".{ledger.segment_name('a')}.", tmp_path / ".x"]
     odd += [tmp_path / f".{ledger.segment_name('a')}.²"]

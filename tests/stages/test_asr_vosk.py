@@ -130,3 +130,21 @@ def test_damage_anywhere_is_no_silent_success(model: Callable[[str], ModelInfo],
     path.write_bytes(data)
     status, error, _ = loaded_in_child(CASE, tmp_path / "model", tmp_path)
     assert error == "ModelDamaged" or status != 0
+
+
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ("现在 几点 了", "现在几点了"),
+        ("播放 周杰伦 的 hello kitty 吧", "播放周杰伦的 hello kitty 吧"),
+        ("電気 を つけて", "電気をつけて"),
+        ("거실 불 켜", "거실 불 켜"),
+        ("turn on the light", "turn on the light"),
+    ],
+)
+def test_words_are_spaced_as_their_language_writes_them(said: str, written: str) -> None:
+    heard = Heard()
+    heard.partial(json.dumps({"partial": said}))
+    assert heard.text == written
+    heard.segment(json.dumps({"text": said, "result": [{"conf": 1.0, "word": word} for word in said.split()]}))
+    assert (heard.text, heard.confidence) == (written, 1.0)

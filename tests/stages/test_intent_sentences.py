@@ -201,3 +201,20 @@ def test_a_list_of_the_users_that_hassil_cannot_use_is_told_though_no_sentence_o
     engine = made(folders=[folder(tmp_path, {"broken.yaml": file})])
     assert "broken.yaml" in engine.info.notes[0]
     assert ask(engine, "set the volume to 30 percent").slots == {"volume_level": 30}
+
+
+@pytest.mark.parametrize(
+    ("text", "intent", "name"),
+    [
+        ("打开台灯", "HassTurnOn", "台灯"),
+        ("关掉台灯", "HassTurnOff", "台灯"),
+        ("把台灯关上", "HassTurnOff", "台灯"),
+        ("打开前门", "HassTurnOn", "前门"),
+        ("解锁前门", "HassTurnOff", "前门"),
+        ("锁上前门", "HassTurnOn", "前门"),
+        ("打开门锁", "HassTurnOff", "门锁"),
+    ],
+)
+def test_one_verb_opens_a_lamp_and_unlocks_a_lock(text: str, intent: str, name: str) -> None:
+    found = ask(made("zh", names={"name": ["台灯", "前门", "门锁"]}), text)
+    assert (found.name, found.slots.get("name")) == (intent, name)

@@ -33,6 +33,11 @@ def test_the_place_follows_setting_size_and_room(setting: str, size: int, home: 
     assert folder == {"memory": shared / f"assistant-kv-{os.getuid()}", "disk": disk / "kv", "heap": None}[home]
 
 
+def test_more_files_than_may_be_open_are_not_made(tmp_path: Path) -> None:
+    assert home_of("memory", MIB, tmp_path, tmp_path, files=60)[0] == "memory"
+    assert home_of("memory", MIB, tmp_path, tmp_path, files=1 << 30) == ("heap", None)
+
+
 def test_a_folder_that_somebody_else_has_made_is_passed_by(tmp_path: Path) -> None:
     shared = tmp_path / "shm"
     (shared / f"assistant-kv-{os.getuid()}").mkdir(parents=True, mode=0o777)

@@ -1,0 +1,59 @@
+"""The verb `doctor`: looks at everything that the assistant needs, and says what mends what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from assistant.cli_memory import JsonFlag
+from assistant.cli_output import emit, reported, show
+
+if TYPE_CHECKING:
+    from assistant.doctor.visit import Report
+
+_MARKS = {"ok": "ok", "advice": "ADVICE", "problem": "PROBLEM"}
+
+
+def doctor(
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Mend what needs no root: folders, modes, dead sockets, stale caches.")
+    ] = False,
+    as_json: JsonFlag = False,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable.")
+    ] = None,
+) -> None:
+    """Look at machine, models, sound, settings and daemon; name the command that mends each fault.
+
+    Exit code 1 when there is a problem; advice alone is fine.
+    """
+    with reported(as_json):
+        from assistant.cli_config import refused
+        from assistant.doctor.visit import visit
+
+        report = visit(sets or (), fix=fix, refused=refused)
+        if as_json:
+            emit(report.to_dict())
+        else:
+            show("\n".join(_lines(report)))
+        if report.problems:
+            raise typer.Exit(1)
+
+
+def _lines(report: Report) -> Iterator[str]:
+    for done in report.done:
+        yield f"{'mended' if done.good else 'FAILED':8} {done.text}"
+    counts = {"problem": 0, "advice": 0, "ok": 0}
+    for one in report.findings:
+        counts[one.level] += 1
+        yield f"{_MARKS[one.level]:8} {one.id}: {one.found}"
+        if one.level != "ok":
+            yield f"{'':8} why: {one.why}"
+        if one.fix:
+            yield f"{'':8} fix: {one.fix}"
+    fixable = sum(one.mend is not None for one in report.findings)
+    yield f"{counts['problem']} problem(s), {counts['advice']} piece(s) of advice, {counts['ok']} fine" + (
+        f"; 'assistant doctor --fix' mends {fixable}" if fixable else ""
+    )
