@@ -89,6 +89,14 @@ def has_ended(pid: int, start: int = 0) -> bool:
     return found == 0 or start not in (0, found - _ahead_ticks())
 
 
+def pid_namespace() -> int:
+    """Names the numbers that our processes have: containers that share /dev/shm do not see each other's. 0 = unknown."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
 # --- small files of the kernel: what is not there, or not to be read, says nothing ----------------------------------
 def lines_of(file: Path) -> list[str]:
     try:

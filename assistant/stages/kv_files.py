@@ -17,7 +17,7 @@ import stat
 from pathlib import Path
 
 from assistant.closing import Closing
-from assistant.machine import descriptors, has_ended, process_start
+from assistant.machine import descriptors, has_ended, pid_namespace, process_start
 from assistant.messages import KvHome
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class KvFiles(Closing):
         if not _ours(root):
             raise PermissionError(f"{root} is not a folder of ours alone")
         sweep(root)
-        self.path = root / f"{os.getpid()}-{process_start(os.getpid())}"
+        self.path = root / f"{os.getpid()}-{process_start(os.getpid())}-{pid_namespace()}"
         shutil.rmtree(self.path, ignore_errors=True)
         self.path.mkdir(mode=0o700)
         for file in weights.resolve().iterdir() if weights is not None else ():
@@ -113,6 +113,8 @@ def sweep(root: Path) -> None:
 
 def _sweep(root: Path) -> None:
     for folder in root.iterdir():
-        pid, _, started = folder.name.partition("-")
-        if pid.isdigit() and started.isdigit() and has_ended(int(pid), int(started)):
+        pid, _, rest = folder.name.partition("-")
+        started, _, space = rest.partition("-")
+        here = not space or space == str(pid_namespace())  # of processes elsewhere we know nothing
+        if here and pid.isdigit() and started.isdigit() and has_ended(int(pid), int(started)):
             shutil.rmtree(folder, ignore_errors=True)

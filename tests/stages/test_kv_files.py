@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assistant.machine import process_start
+from assistant.machine import pid_namespace, process_start
 from assistant.stages.kv_files import DISK_FROM, KvFiles, home_of
 
 MIB = 1 << 20
@@ -79,11 +79,14 @@ def test_what_a_killed_worker_left_goes_and_what_a_living_one_has_stays(tmp_path
     parent = os.getppid()
     dead, reused = root / "4194305-12", root / f"{parent}-1"
     living, foreign = root / f"{parent}-{process_start(parent)}", root / "notes"
-    for folder in (dead, reused, living, foreign):
+    ended, elsewhere = root / f"4194305-12-{pid_namespace()}", root / "4194305-12-1"
+    for folder in (dead, reused, living, foreign, ended, elsewhere):
         folder.mkdir()
         (folder / "0AB.k").write_bytes(b"x")
     KvFiles(root, None).close()
     assert [folder.exists() for folder in (dead, reused, living, foreign)] == [False, False, True, True]
+    assert not ended.exists()
+    assert elsewhere.exists(), "a process in another container may well live"
 
 
 def test_a_folder_that_is_not_ours_alone_is_refused(tmp_path: Path) -> None:
