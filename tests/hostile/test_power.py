@@ -55,7 +55,7 @@ def test_power_cuts_at_any_moment_lose_nothing_that_was_told_to_be_kept(times: i
             ends = started + dice.uniform(0.02, 0.6) if number % 2 else 0.0
             if not ends:
                 assert until(lambda: "ready: " in world.log, 15), (seed, world.log)
-                ends = time.monotonic() + dice.uniform(0.0, 1.2)
+                ends = time.monotonic() + dice.uniform(0.0, 0.8)
             _work(world, number, ends, promised, items)
             world.power_cut()
             assert "Traceback" not in world.log, (seed, world.log)
