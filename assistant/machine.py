@@ -90,7 +90,7 @@ def has_ended(pid: int, start: int = 0) -> bool:
 
 
 def pid_namespace() -> int:
-    """Names the numbers that our processes have: containers that share /dev/shm do not see each other's. 0 = unknown."""
+    """Names those whom we see by their numbers: not the processes of other containers. 0 = unknown."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:

@@ -16,7 +16,7 @@ from datetime import datetime
 
 from assistant.conversation_line import Line
 from assistant.conversations import Conversations
-from assistant.errors import AssistantError, BadText, Cancelled, EngineFailed, MemoryRefused
+from assistant.errors import AssistantError, BadText, Cancelled, EngineFailed, MemoryRefused, ModelError
 from assistant.memory_orchestrator.elastic import check_admitted
 from assistant.memory_orchestrator.journey import Journey
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
@@ -102,7 +102,7 @@ class Pipeline:
             try:
                 check_admitted(query.urgency, self._level)
                 async with self._conversation(run):
-                    run.parts = self._checked_stages(query)
+                    self._check_stages(run)
                     with self._memory.journey(list(run.parts)) as journey:
                         handled = await self._answer(run, journey)
                     run.timings["total"] = run.since_start()
@@ -138,22 +138,28 @@ class Pipeline:
                 if run.transcript and reply:
                     self._conversations.remember(name, run.history, run.transcript, reply, dropped=run.forgotten)
 
-    def _checked_stages(self, query: Query) -> dict[Stage, Supervisor]:
+    def _check_stages(self, run: Run) -> None:
         """What the query will need, in order. A model that is missing, or a voice that can never fit, is told before
-        anybody waits for an answer that cannot be spoken.
+        anybody waits for an answer that cannot be spoken; only an LLM is not missed before something needs it.
 
         Figures start anew: a query that finds a stage loaded has not paid for its load.
         """
+        query = run.query
         wanted = [Stage.ASR] if query.pcm is not None or query.live is not None else []
         wanted += [Stage.INTENT, Stage.LLM] if not query.verbatim else []
         wanted += [Stage.TTS] if query.sink is not None else []
-        parts = {stage: self._stages(stage) for stage in wanted}
-        for supervisor in parts.values():
+        for stage in wanted:
+            try:
+                run.parts[stage] = self._stages(stage)
+            except ModelError as error:
+                if stage is not Stage.LLM:
+                    raise
+                run.no_llm = error
+        for supervisor in run.parts.values():
             supervisor.reset_figures()
             self._memory.holdings.watch_anew(supervisor.name)
-        if Stage.TTS in parts:  # the last one: nobody shall hear of it after the whole answer was written
-            self._memory.check_ever(parts[Stage.TTS])
-        return parts
+        if Stage.TTS in run.parts:  # the last one: nobody shall hear of it after the whole answer was written
+            self._memory.check_ever(run.parts[Stage.TTS])
 
     async def _answer(self, run: Run, journey: Journey) -> bool:
         """Whether a local command was handled (True) or the LLM answered (False)."""
@@ -203,6 +209,8 @@ class Pipeline:
 
     # --- thinking and speaking --------------------------------------------------------------------------------------
     async def _generate_and_speak(self, run: Run, sink: AudioSink | None, journey: Journey) -> None:
+        if run.no_llm is not None:
+            raise run.no_llm
         async with self._at_llm.turn("llm", self._lease_deadline_s, what="the LLM"):
             spoken = await self._fallback.through(run, lambda: self._written(run, sink, journey))
         if sink is not None and not spoken:

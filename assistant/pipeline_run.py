@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from assistant.errors import AssistantError
+from assistant.errors import AssistantError, ModelError
 from assistant.memory_orchestrator.budget import Budget
 from assistant.memory_orchestrator.figures import Peaks
 from assistant.memory_orchestrator.probe import MIB, Usage
@@ -39,6 +39,8 @@ class Run:
     """Its stages, in the order in which it needs them: the same ones to its end, whatever the pressure says
     meanwhile."""
     emit: Emit
+    no_llm: ModelError | None = None
+    """Why there is none among its stages."""
     gate: Gate = field(default_factory=lambda: Gate(opened=True))
     """Closed while it is not certain that the speaker has finished."""
     transcript: str = ""

@@ -14,6 +14,7 @@ from typing import Any
 
 from assistant import skills
 from assistant.conversations import Conversations
+from assistant.errors import ModelMissing
 from assistant.memory_orchestrator.calibration import Calibration
 from assistant.memory_orchestrator.housekeeper import Housekeeper
 from assistant.memory_orchestrator.ledger import LedgerWriter
@@ -103,6 +104,8 @@ class House:
             self.llm_loaded.set()
 
     def _supervisor(self, stage: Stage) -> Supervisor:
+        if (stage, self.how) == (Stage.LLM, "missing"):
+            raise ModelMissing("the model is not there; fetch it")
         key = (stage, self.how)
         if key not in self._supervisors:
             engines = {Stage.LLM: "mnn", Stage.ASR: "whisper", Stage.TTS: "piper", Stage.INTENT: "templates"}

@@ -80,6 +80,19 @@ def test_a_stage_that_fails_fails_its_query_and_no_other(tmp_path: Path, how: st
     run(test)
 
 
+def test_commands_need_no_llm_and_a_question_says_that_there_is_none(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with house(tmp_path) as one:
+            one.how = "missing"
+            report = (await one.pipeline.answer(Query(text="what time is it"))).report
+            assert (report.outcome, report.reply) == (Outcome.HANDLED, "It is 5:05 PM.")
+            report = (await one.pipeline.answer(Query(text="Why?"))).report
+            assert report.error is not None
+            assert (report.error.code, report.outcome) == ("model-missing", Outcome.FAILED)
+
+    run(test)
+
+
 def speech() -> bytes:
     return paths.data_file("question.wav").read_bytes()[44:]
 
