@@ -17,7 +17,7 @@ FIRST_WINDOW = 32
 """Frames (of 256 samples at 22,050 Hz: 0.37 s) that are made before the first sound."""
 
 WINDOW = 64
-"""Frames made at once from then on; what bounds memory and the delay of a cancel."""
+"""Frames made at once from then on, at most; what bounds memory and the delay of a cancel."""
 
 Floats = NDArray[np.float32]
 
@@ -34,26 +34,24 @@ class Window(NamedTuple):
     right: int
 
 
-def windows(steps: int, first: int, size: int, reach: int) -> Iterator[Window]:
-    """The whole of `steps` in windows of `size`, the first one of `first`, without a crumb at the end.
+def windows(steps: int, first: int, most: int, reach: int) -> Iterator[Window]:
+    """The whole of `steps`: a window of `first`, then as few as there can be when `most` are wanted at once.
 
-    Those in the middle and at the end are of one width, where the steps suffice: a network that sees no new shape
-    plans and allocates nothing.
+    Those are alike in what they want and, where the steps suffice, in what is computed for it: a network that sees no
+    new shape plans and allocates nothing, and nothing is computed for a last window that wants little. No crumb is left
+    behind the first.
     """
-    begin, wanted = 0, first
-    while begin < steps:
-        end = steps if steps - begin < wanted + reach else begin + wanted
-        right = min(steps, end + reach)
-        left = max(0, min(begin - reach, right - wanted - 2 * reach))
-        yield Window(begin, end, left, right)
-        begin, wanted = end, size
+    end = steps if steps < first + reach else first
+    yield _window(0, end, steps, end, reach)
+    if end < steps:
+        wanted = -(-(steps - end) // -(-(steps - end) // most))
+        for begin in range(end, steps, wanted):
+            yield _window(begin, min(steps, begin + wanted), steps, wanted, reach)
 
 
-def even_windows(steps: int, first: int, most: int, reach: int) -> Iterator[Window]:
-    """The same, but behind the first as few as there can be when `most` steps are computed at once, all alike."""
-    left_over = max(1, steps - first)
-    count = -(-left_over // max(1, most - 2 * reach))
-    return windows(steps, first, -(-left_over // count), reach)
+def _window(begin: int, end: int, steps: int, wanted: int, reach: int) -> Window:
+    right = min(steps, end + reach)
+    return Window(begin, end, max(0, min(begin - reach, right - wanted - 2 * reach)), right)
 
 
 class Stretch(NamedTuple):

@@ -27,10 +27,10 @@ from assistant.stages import tts_piper_cache
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.piper_speech import Order, Speech, options_of
 from assistant.stages.piper_voice import read_voice
-from assistant.stages.piper_windows import FIRST_WINDOW, WINDOW, Chained, Floats, even_windows, windows
+from assistant.stages.piper_windows import FIRST_WINDOW, WINDOW, Chained, Floats, windows
 
 MOST_FRAMES = 256
-"""That the decoder's first part computes at once, after those that the first sound needs; it sees far."""
+"""That the decoder's first part makes at once, after those that the first sound needs; it sees far."""
 
 _ORT_ERRORS: tuple[type[Exception], ...] = tuple(
     kind for kind in vars(onnxruntime_pybind11_state).values() if isinstance(kind, type) and issubclass(kind, Exception)
@@ -124,7 +124,7 @@ class PiperTts:
         coarse = Chained(
             lambda frames: _run(self._sessions["decoder"], [frames, *vectors]),
             lambda begin, end: latent[..., begin:end],
-            even_windows(frames, FIRST_WINDOW + -(-last.reach // rate), MOST_FRAMES, reach),
+            windows(frames, FIRST_WINDOW + -(-last.reach // rate), MOST_FRAMES, reach),
             rate,
         )
         samples = Chained(

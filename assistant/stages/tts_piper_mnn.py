@@ -25,12 +25,12 @@ from assistant.messages import TtsAudio, TtsRequest
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.piper_speech import Order, Speech, options_of
 from assistant.stages.piper_voice import read_voice
-from assistant.stages.piper_windows import FIRST_WINDOW, WINDOW, Chained, Floats, Steps, Stretch, even_windows, windows
+from assistant.stages.piper_windows import FIRST_WINDOW, WINDOW, Chained, Floats, Steps, Stretch, windows
 
 log = logging.getLogger(__name__)
 
-MOST_FRAMES = {"flow": 512, "decoder": 256}
-"""Computed at once, after those that the first sound needs. These parts see far, so narrow windows would waste much;
+MOST_FRAMES = {"flow": 448, "decoder": 256}
+"""Made at once, after those that the first sound needs. These parts see far, so narrow windows would waste much;
 and their frames are small."""
 
 _PARTS = ("encoder", "flow", "decoder", "upsampler")
@@ -109,13 +109,13 @@ class PiperMnnTts:
         latent = Chained(
             lambda frames: _run(self._parts["flow"], [frames, np.ones_like(frames[:, :1]), *vectors])[0],
             drawn,
-            even_windows(frames, for_flow, MOST_FRAMES["flow"], flow.reach),
+            windows(frames, for_flow, MOST_FRAMES["flow"], flow.reach),
             flow.rate,
         )
         coarse = Chained(
             lambda frames: _run(self._parts["decoder"], [frames, *vectors])[0],
             latent.steps,
-            even_windows(frames, for_decoder, MOST_FRAMES["decoder"], decoder.reach),
+            windows(frames, for_decoder, MOST_FRAMES["decoder"], decoder.reach),
             rate,
         )
         return Chained(

@@ -25,7 +25,7 @@ from assistant.messages import AsrRequest, Transcript, TtsRequest
 from assistant.model_store.store import ModelInfo
 from assistant.stages.asr_whisper import WhisperAsr
 from assistant.stages.base import Engine, EngineConfig
-from assistant.stages.piper_windows import FIRST_WINDOW, WINDOW, Window, even_windows, windows
+from assistant.stages.piper_windows import FIRST_WINDOW, WINDOW, windows
 from assistant.stages.tts_piper import PiperTts
 from assistant.stages.tts_piper_mnn import PiperMnnTts
 from assistant.stages.whisper_features import log_mel
@@ -165,29 +165,28 @@ def test_the_windows_join_to_a_full_decode(engine: PiperMnnTts, count: int) -> N
     assert np.abs(joined.reshape(-1) - whole.reshape(-1)).max() <= 1e-5
 
 
-def assert_whole(found: list[Window], steps: int, reach: int) -> None:
+@given(st.integers(1, 5000), st.integers(1, 80), st.integers(1, 600), st.integers(0, 40))
+def test_windows_cover_every_step_once_with_their_context(steps: int, first: int, most: int, reach: int) -> None:
+    found = list(windows(steps, first, most, reach))
     assert [found[0].begin, *(one.end for one in found)] == [*(one.begin for one in found), steps]
     for one in found:
+        assert one.begin < one.end
         assert one.left <= max(0, one.begin - reach)
         assert one.right == min(steps, one.end + reach)
     assert [one.left for one in found] == sorted(one.left for one in found)
 
 
-@given(st.integers(1, 2000), st.integers(1, 80), st.integers(1, 200), st.integers(0, 40))
-def test_windows_cover_every_step_once_with_their_context(steps: int, first: int, size: int, reach: int) -> None:
-    found = list(windows(steps, first, size, reach))
-    assert_whole(found, steps, reach)
-    inner = {one.right - one.left for one in found[1:-1] if one.left > 0}
-    assert len(inner) <= 1
-
-
-@given(st.integers(1, 5000), st.integers(1, 80), st.integers(100, 600), st.integers(0, 40))
-def test_even_windows_are_as_few_as_the_bound_allows(steps: int, first: int, most: int, reach: int) -> None:
-    found = list(even_windows(steps, first, most, reach))
-    assert_whole(found, steps, reach)
+@given(st.integers(1, 5000), st.integers(1, 80), st.integers(1, 600), st.integers(0, 40))
+def test_windows_are_few_and_alike(steps: int, first: int, most: int, reach: int) -> None:
+    found = list(windows(steps, first, most, reach))
+    assert found[0].end in (first, steps)
+    assert found[0].end <= first + reach
     rest = found[1:]
-    assert len(rest) <= max(0, -(-(steps - first) // (most - 2 * reach)))
-    assert all(one.right - one.left <= max(most, first + 2 * reach) for one in found)
+    assert len(rest) <= -(-max(0, steps - first) // most)
+    assert all(one.end - one.begin <= most for one in rest)
+    assert len({one.end - one.begin for one in rest[:-1]}) <= 1
+    assert len({one.right - one.left for one in rest if one.left > 0}) <= 1
+    assert sum(one.right - one.left for one in rest) <= steps - found[0].end + len(rest) * (2 * reach + 1) + most
 
 
 CHILD = """
