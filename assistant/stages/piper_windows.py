@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 FIRST_WINDOW = 32
 """Frames (of 256 samples at 22,050 Hz: 0.37 s) that are made before the first sound."""
 
-WINDOW = 64
+WINDOW = 48
 """Frames made at once from then on, at most; what bounds memory and the delay of a cancel."""
 
 Floats = NDArray[np.float32]

@@ -29,7 +29,7 @@ from assistant.stages.piper_speech import Order, Speech, options_of
 from assistant.stages.piper_voice import read_voice
 from assistant.stages.piper_windows import FIRST_WINDOW, WINDOW, Chained, Floats, windows
 
-MOST_FRAMES = 256
+MOST_FRAMES = 128
 """That the decoder's first part makes at once, after those that the first sound needs; it sees far."""
 
 _ORT_ERRORS: tuple[type[Exception], ...] = tuple(
