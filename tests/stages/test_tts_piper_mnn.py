@@ -231,6 +231,27 @@ def test_memory_is_the_same_for_two_seconds_and_for_twenty(
 
 
 @pytest.mark.engine
+@pytest.mark.parametrize("threads", [1, 2])
+def test_it_computes_with_as_many_threads_as_it_is_given(model_of: ModelInfo, cache_dir: Path, threads: int) -> None:
+    """MNN has four unless told in the one way that it heeds; those beyond the cores take twice the CPU's time."""
+    code = """
+import os, sys; from pathlib import Path
+from assistant.messages import TtsRequest
+from assistant.stages.base import EngineConfig
+from assistant.stages.tts_piper_mnn import PiperMnnTts
+name, models, cache, threads = sys.argv[1:]
+before = len(os.listdir("/proc/self/task"))
+engine = PiperMnnTts(EngineConfig(model=name, model_dir=Path(models), cache_dir=Path(cache), threads=int(threads)))
+engine.load()
+list(engine.run(TtsRequest(text="Yes.")))
+os.write(1, f"\\n{len(os.listdir('/proc/self/task')) - before}\\n".encode()); os._exit(0)
+"""
+    command = [sys.executable, "-c", code, model_of.name, str(model_of.path), str(cache_dir), str(threads)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout.split()[-1]) == threads - 1
+
+
+@pytest.mark.engine
 def test_the_first_sound_does_not_wait_for_the_sentence(engine: PiperMnnTts) -> None:
     """Counted in work, not in seconds: one window of each part."""
     runs: list[str] = []
