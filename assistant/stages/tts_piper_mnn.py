@@ -29,7 +29,7 @@ from assistant.stages.piper_windows import FIRST_WINDOW, WINDOW, Chained, Floats
 
 log = logging.getLogger(__name__)
 
-MOST_FRAMES = {"flow": 352, "decoder": 128}
+MOST_FRAMES = {"flow": 256, "decoder": 128}
 """Made at once, after those that the first sound needs. These parts see far, so narrow windows would waste much;
 and their frames are small."""
 
