@@ -1,4 +1,4 @@
-"""A Piper voice for MNN: ONNX -> {encoder,flow,decoder}.mnn, voice.json. Imports `errors` and the store's helpers.
+"""A Piper voice for MNN: ONNX -> four networks and voice.json. Imports `errors` and the store's helpers.
 
 Runs as a command in a process of its own (`python -m assistant.model_store.convert_voice ONNX CONFIG OUT --json`):
 MNN's converter is C++ that prints to stdout, and its memory goes with the process. It is called through the extension
@@ -21,8 +21,9 @@ from assistant.errors import ModelDamaged, ModelMissing, ModelUnsupported, Usage
 from assistant.model_store import json_command, voice_graph
 from assistant.model_store.workspace import need_space, workspace
 
-PARTS = ("encoder", "flow", "decoder")
-SIXTEEN_BITS = ("flow", "decoder")
+WINDOWED = ("flow", "decoder", "upsampler")
+PARTS = ("encoder", *WINDOWED)
+SIXTEEN_BITS = WINDOWED
 """Rounded to 16 bits, the encoder costs a sentence in ten its likeness (correlation 0.988 to the source, 0.998 as it
 is): what it says of one phoneme becomes many frames."""
 FILES = (*(f"{part}.mnn" for part in PARTS), "voice.json")
@@ -34,6 +35,9 @@ class Wiring(msgspec.Struct, frozen=True):
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    reach: int = 0
+    """See `voice_wires.Sight`; of the encoder, which takes a sentence whole, these two say nothing."""
+    rate: int = 1
 
 
 class VoiceConversionReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +46,7 @@ class VoiceConversionReport(msgspec.Struct, frozen=True, kw_only=True):
     channels: int
     """Height of a frame: flow and decoder take float32 (1, channels, frames)."""
     parts: dict[str, Wiring]
-    """Of "encoder", "flow" and "decoder"."""
+    """Of "encoder", "flow", "decoder" and "upsampler"."""
     files: dict[str, int]
     """Bytes of each file written."""
     seconds: float
@@ -51,10 +55,10 @@ class VoiceConversionReport(msgspec.Struct, frozen=True, kw_only=True):
 def convert_voice(
     onnx: Path, config_json: Path, out_dir: Path, update: json_command.Update = lambda done, total: None
 ) -> VoiceConversionReport:
-    """Makes `out_dir` hold the four files, atomically: all of them or, on any failure, none and no other trace.
+    """Makes `out_dir` hold the five files, atomically: all of them or, on any failure, none and no other trace.
 
-    Weights of flow and decoder become float16 (8 bits ruin the sound). `voice.json` is Piper's configuration plus the
-    key `mnn`, which holds the report without its files. Raises `ModelMissing`, `ModelDamaged`, `ModelUnsupported`,
+    Weights of all but the encoder become float16 (8 bits ruin the sound). `voice.json` is Piper's configuration plus
+    the key `mnn`, which holds the report without its files. Raises `ModelMissing`, `ModelDamaged`, `ModelUnsupported`,
     `FetchFailed`.
     """
     began = time.monotonic()
@@ -70,7 +74,7 @@ def convert_voice(
     try:
         with workspace(out_dir.parent) as work:
             for number, stem in enumerate(PARTS):
-                _to_mnn(getattr(thirds, stem), work, stem, sixteen_bits=stem in SIXTEEN_BITS)
+                _to_mnn(_model(thirds, stem), work, stem, sixteen_bits=stem in SIXTEEN_BITS)
                 update(2 + number, STEPS)
             report = _report(thirds, config, began)
             described = msgspec.to_builtins(report)
@@ -112,20 +116,28 @@ def _to_mnn(part: Any, work: Path, stem: str, *, sixteen_bits: bool) -> None:
     source.unlink()
 
 
+def _model(thirds: voice_graph.Thirds, stem: str) -> Any:
+    return thirds.encoder if stem == "encoder" else getattr(thirds, stem).model
+
+
 def _report(thirds: voice_graph.Thirds, config: dict[str, Any], began: float) -> VoiceConversionReport:
-    latent = thirds.decoder.graph.input[0]
-    graphs = {part: getattr(thirds, part).graph for part in PARTS}
+    latent = thirds.decoder.model.graph.input[0]
     return VoiceConversionReport(
         sample_rate=int(config["audio"]["sample_rate"]),
-        samples_per_frame=thirds.samples_per_frame,
+        samples_per_frame=thirds.decoder.sight.rate * thirds.upsampler.sight.rate,
         channels=int(latent.type.tensor_type.shape.dim[1].dim_value),
-        parts={
-            part: Wiring(tuple(one.name for one in graph.input), tuple(one.name for one in graph.output))
-            for part, graph in graphs.items()
-        },
+        parts={"encoder": _wiring(thirds.encoder), **{part: _windowed(getattr(thirds, part)) for part in WINDOWED}},
         files={},
         seconds=round(time.monotonic() - began, 2),
     )
+
+
+def _wiring(model: Any) -> Wiring:
+    return Wiring(tuple(one.name for one in model.graph.input), tuple(one.name for one in model.graph.output))
+
+
+def _windowed(part: voice_graph.Part) -> Wiring:
+    return msgspec.structs.replace(_wiring(part.model), reach=part.sight.reach, rate=part.sight.rate)
 
 
 def _publish(work: Path, out_dir: Path) -> None:

@@ -1,4 +1,4 @@
-"""A Piper voice for onnxruntime, cut in two and ready to be mapped. Imports `errors` and the store's helpers.
+"""A Piper voice for onnxruntime, cut and ready to be mapped. Imports `errors` and the store's helpers.
 
 Onnxruntime reads a voice in 0.3-0.6 s and copies its weights into anonymous memory. From a graph that it has optimised
 and saved once, with the weights in a file beside it, it needs 0.07 s and maps them: file-backed, reclaimable. This
@@ -11,47 +11,65 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from assistant.errors import FetchFailed, ModelUnsupported
 from assistant.model_store import derived_make, json_command, voice_graph
+from assistant.model_store.voice_planes import in_planes
 from assistant.model_store.workspace import workspace
 
-FORMAT = 2
+FORMAT = 3
 """Raise it when other files are written for the same voice."""
 
 _CRUMBS = 1 << 20
 """A disk with fewer bytes free has no room for what could not be written."""
 
 
+PARTS = ("encoder", "decoder", "upsampler")
+WINDOWED = PARTS[1:]
+SIGHTS = "sights.json"
+"""Beside the parts, a `Cut`."""
+
+
+class Sight(msgspec.Struct, frozen=True):
+    """See `voice_wires.Sight`."""
+
+    reach: Annotated[int, msgspec.Meta(ge=0)]
+    rate: Annotated[int, msgspec.Meta(ge=1)]
+
+
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
     """The report."""
 
-    samples_per_frame: int
+    decoder: Sight
+    upsampler: Sight
 
 
 def cut_voice(onnx: Path, folder: Path, update: json_command.Update = lambda done, total: None) -> Cut:
-    """Makes `folder` hold {encoder,decoder}.{onnx,bin}, whole or not at all (see `derived_make`).
+    """Makes `folder` hold {encoder,decoder,upsampler}.{onnx,bin} and `SIGHTS`, or nothing (see `derived_make`).
 
     Raises `ModelMissing`, `ModelDamaged`, `ModelUnsupported`, and `OSError`.
     """
     halves = voice_graph.cut(voice_graph.read_voice(onnx))
+    cut = Cut(decoder=Sight(*halves.decoder.sight), upsampler=Sight(*halves.upsampler.sight))
     with workspace(folder.parent) as work:
-        update(1, 3)
+        update(1, 4)
         _save_optimised(halves.encoder, work / "encoder.onnx")
-        update(2, 3)
-        _save_optimised(halves.decoder, work / "decoder.onnx")
+        for done, part in enumerate(WINDOWED, 2):
+            update(done, 4)
+            _save_optimised(in_planes(getattr(halves, part).model), work / f"{part}.onnx", for_this_cpu=True)
+        (work / SIGHTS).write_bytes(msgspec.json.encode(cut))
         derived_make.publish(work, folder)
-    update(3, 3)
-    return Cut(samples_per_frame=halves.samples_per_frame)
+    update(4, 4)
+    return cut
 
 
-def _save_optimised(half: Any, path: Path) -> None:
-    """Writes the half as onnxruntime optimises it, and reads it back: onnxruntime does not tell of a full disk.
+def _save_optimised(part: Any, path: Path, *, for_this_cpu: bool = False) -> None:
+    """Writes the part as onnxruntime optimises it, and reads it back: onnxruntime does not tell of a full disk.
 
-    Extended, not all, optimisations: the last level's layouts bring a voice nothing, and are bound to one CPU.
+    `for_this_cpu`: with blocks of as many channels as its registers hold numbers; see `voice_planes`.
     """
     import onnxruntime
     from onnxruntime.capi import onnxruntime_pybind11_state
@@ -60,7 +78,8 @@ def _save_optimised(half: Any, path: Path) -> None:
     raised = tuple(kind for kind in kinds if issubclass(kind, Exception))
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    levels = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if for_this_cpu else levels.ORT_ENABLE_EXTENDED
     options.enable_mem_reuse = False  # a plan that takes half a second, for a network that is never run here
     options.optimized_model_filepath = str(path)
     beside = path.with_suffix(".bin").name
@@ -68,10 +87,10 @@ def _save_optimised(half: Any, path: Path) -> None:
     options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
     again = onnxruntime.SessionOptions()
     again.log_severity_level = 4
-    again.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    again.graph_optimization_level = levels.ORT_DISABLE_ALL
     again.enable_mem_reuse = False
     try:
-        onnxruntime.InferenceSession(half.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        onnxruntime.InferenceSession(part.SerializeToString(), options, providers=["CPUExecutionProvider"])
         onnxruntime.InferenceSession(str(path), again, providers=["CPUExecutionProvider"])
     except raised as error:
         if shutil.disk_usage(path.parent).free < _CRUMBS:

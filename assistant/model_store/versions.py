@@ -7,7 +7,7 @@ here whenever that converter writes something different for the same source.
 from __future__ import annotations
 
 GGUF_CONVERTER = "gguf-4"
-VOICE_CONVERTER = "voice-2"
+VOICE_CONVERTER = "voice-3"
 
 
 def mnn_version() -> str:

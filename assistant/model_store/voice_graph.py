@@ -1,8 +1,10 @@
-"""Where a Piper voice can be cut in two, or in three. Imports `errors`; onnx inside the functions that need it.
+"""Where a Piper voice can be cut. Imports `errors` and `voice_wires`; onnx inside the functions that need it.
 
 A voice is a VITS network: text encoder, durations and flow give one latent frame per 256 samples or so; the decoder
 (a HiFi-GAN) turns frames into samples and sees only a few frames to each side. Cut between the two, the decoder can
-work in short windows: the first sound comes early, and memory does not grow with the sentence.
+work in short windows: the first sound comes early, and memory does not grow with the sentence. Most of what it sees of
+its neighbours it sees in its first stage, before most of the work: that stage is cut off once more ("decoder"), and the
+rest ("upsampler"), which gives 32 samples or so for each step of it, throws little away at the edges of a window.
 
 The flow has a short sight, too. What comes before it draws each frame from the normal distribution that the text
 encoder gives for its phoneme: `mean + noise * exp(log_scale)`, each phoneme for as many frames as its duration says.
@@ -14,12 +16,11 @@ VITS: Kim et al. 2021, https://arxiv.org/abs/2106.06103; HiFi-GAN: Kong et al. 2
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
-from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from assistant.errors import ModelDamaged, ModelMissing, ModelUnsupported
+from assistant.model_store.voice_wires import Sight, Wires, sight
 
 DECODER_PREFIX = "/dec/"
 """Names of the decoder's nodes, as PyTorch's exporter derives them from the module's name in VITS."""
@@ -29,25 +30,34 @@ Shapes = dict[str, list[int | str]]
 """By name of a tensor; a word stands for a length that varies."""
 
 
+class Part(NamedTuple):
+    """A piece of the network that works in windows."""
+
+    model: Any
+    """onnx ModelProto: what the part before gives, float32 (1, channels, steps), and the vector of the speaker, if it
+    takes one -> the same of other channels, `sight.rate` times the steps. Samples are in -1..1."""
+    sight: Sight
+
+
 class Halves(NamedTuple):
+    """A voice of which what goes in windows is cut off."""
+
     encoder: Any
-    """onnx ModelProto: the voice's inputs -> the cut tensors."""
-    decoder: Any
-    """onnx ModelProto: the cut tensors -> samples, float32 in -1..1."""
-    cuts: tuple[str, ...]
-    """The latent frames, shape (1, channels, frames), first; a voice of several speakers adds its speaker vector."""
-    samples_per_frame: int
+    """onnx ModelProto: the voice's inputs -> the latent frames, and the vector of the speaker, if any."""
+    decoder: Part
+    upsampler: Part
 
 
 class Thirds(NamedTuple):
+    """The same, of which only what goes over phonemes does not."""
+
     encoder: Any
     """onnx ModelProto: the voice's inputs and the noise of the lengths -> means, log_scales, durations, and the vector
     of the speaker, if any."""
-    flow: Any
-    """onnx ModelProto: drawn, mask, and the vector, if any -> latent."""
-    decoder: Any
-    """onnx ModelProto: latent, and the vector, if any -> samples, float32 in -1..1."""
-    samples_per_frame: int
+    flow: Part
+    """Takes a mask, too, after what was drawn: (1, 1, frames) of ones."""
+    decoder: Part
+    upsampler: Part
 
 
 class Prior(NamedTuple):
@@ -94,13 +104,11 @@ def cut(model: Any) -> Halves:
     """Cuts a voice. Raises `ModelUnsupported` for a network without the parts of a Piper voice."""
     graph = model.graph
     cuts = _decoder_cuts(graph)
-    shapes: Shapes = {cuts[0]: [1, _channels(graph, cuts[0]), "frames"]}
-    extractor = _extractor(model, shapes | _vectors(cuts))
+    middle = find_middle(graph.node, cuts)
+    extractor = _extractor(model, _decoder_shapes(graph, cuts, middle))
     return Halves(
-        encoder=extractor.extract_model([item.name for item in graph.input], cuts),
-        decoder=extractor.extract_model(cuts, [graph.output[0].name]),
-        cuts=tuple(cuts),
-        samples_per_frame=_samples_per_frame(graph.node),
+        extractor.extract_model([item.name for item in graph.input], cuts),
+        *_decoder_parts(extractor, graph, cuts, middle),
     )
 
 
@@ -108,7 +116,7 @@ def cut_in_three(model: Any) -> Thirds:
     """Raises `ModelUnsupported` for a network without the parts of a Piper voice."""
     graph = model.graph
     cuts = _decoder_cuts(graph)
-    prior = find_prior(graph.node, cuts[0])
+    prior, middle = find_prior(graph.node, cuts[0]), find_middle(graph.node, cuts)
     channels, vectors = _channels(graph, cuts[0]), cuts[1:]
     shapes: Shapes = {
         prior.length_noise: [1, 2, "phonemes"],
@@ -117,21 +125,33 @@ def cut_in_three(model: Any) -> Thirds:
         prior.durations: [1, 1, "phonemes"],
         prior.drawn: [1, channels, "frames"],
         prior.mask: [1, 1, "frames"],
-        cuts[0]: [1, channels, "frames"],
     }
-    extractor = _extractor(model, shapes | _vectors(cuts))
+    extractor = _extractor(model, shapes | _decoder_shapes(graph, cuts, middle))
     given = [*(item.name for item in graph.input), prior.length_noise]
     return Thirds(
-        encoder=extractor.extract_model(given, [prior.means, prior.log_scales, prior.durations, *vectors]),
-        flow=extractor.extract_model([prior.drawn, prior.mask, *vectors], cuts[:1]),
-        decoder=extractor.extract_model(cuts, [graph.output[0].name]),
-        samples_per_frame=_samples_per_frame(graph.node),
+        extractor.extract_model(given, [prior.means, prior.log_scales, prior.durations, *vectors]),
+        _part(extractor, graph, [prior.drawn, prior.mask, *vectors], cuts[0]),
+        *_decoder_parts(extractor, graph, cuts, middle),
     )
+
+
+def find_middle(nodes: Iterable[Any], cuts: list[str]) -> str:
+    """What the decoder has after its first stage: all that goes into the second transposed convolution.
+
+    Raises `ModelUnsupported`.
+    """
+    known = Wires(nodes)
+    stages = [node for node in known.of_kind("ConvTranspose") if known.depends(node.input[0], cuts[0])]
+    if len(stages) < 2:
+        raise ModelUnsupported(
+            "this ONNX network is no Piper voice: its decoder has not two stages that could be parted"
+        )
+    return known.before(stages[1].input[0], "LeakyRelu")
 
 
 def find_prior(nodes: Iterable[Any], latent: str) -> Prior:
     """What surrounds the flow whose result is `latent`, found by its formula. Raises `ModelUnsupported`."""
-    known = _Wires(nodes)
+    known = Wires(nodes)
     try:
         frames, random, sum_ = next(
             (noise.input[0], noise.output[0], each)
@@ -155,54 +175,6 @@ def find_prior(nodes: Iterable[Any], latent: str) -> Prior:
         raise ModelUnsupported("this ONNX network is no Piper voice: it has no flow that could be cut off") from None
 
 
-class _Wires:
-    """Who makes a tensor, and who takes it. Raises `KeyError` for what is not there."""
-
-    def __init__(self, nodes: Iterable[Any]) -> None:
-        self._nodes = list(nodes)
-        self._makers = {name: node for node in self._nodes for name in node.output}
-
-    def of_kind(self, kind: str) -> list[Any]:
-        return [node for node in self._nodes if node.op_type == kind]
-
-    def takers(self, name: str, kind: str) -> list[Any]:
-        return [node for node in self.of_kind(kind) if name in node.input]
-
-    def maker(self, name: str, kind: str) -> Any:
-        node = self._makers[name]
-        if node.op_type != kind:
-            raise KeyError(name)
-        return node
-
-    def above(self, name: str, kind: str) -> Any:
-        """The nearest node of that kind that `name` is computed from by multiplications alone."""
-        node = self._makers[name]
-        if node.op_type == kind:
-            return node
-        if node.op_type == "Mul":
-            for each in node.input:
-                with suppress(KeyError):
-                    return self.above(each, kind)
-        raise KeyError(name)
-
-    def per_phoneme(self, frames: str) -> str:
-        """The tensor that was spread over frames: transposed, multiplied by the alignment, transposed back."""
-        spread = self.maker(self.maker(frames, "Transpose").input[0], "MatMul")
-        return str(self.maker(spread.input[1], "Transpose").input[0])
-
-    def depends(self, name: str, on: str) -> bool:
-        """Whether `name` is computed from `on`."""
-        seen, waiting = set(), [name]
-        while waiting:
-            one = waiting.pop()
-            if one == on:
-                return True
-            if one not in seen and one in self._makers:
-                seen.add(one)
-                waiting += self._makers[one].input
-        return False
-
-
 def _decoder_cuts(graph: Any) -> list[str]:
     cuts = find_cuts(graph.node, (tensor.name for tensor in graph.initializer))
     if not cuts or [item.name for item in graph.output][:1] != ["output"]:
@@ -210,8 +182,21 @@ def _decoder_cuts(graph: Any) -> list[str]:
     return cuts
 
 
-def _vectors(cuts: list[str]) -> Shapes:
-    return {name: [1, "vector", 1] for name in cuts[1:]}
+def _decoder_shapes(graph: Any, cuts: list[str], middle: str) -> Shapes:
+    vectors: Shapes = {name: [1, "vector", 1] for name in cuts[1:]}
+    return {cuts[0]: [1, _channels(graph, cuts[0]), "frames"], middle: [1, "width", "steps"], **vectors}
+
+
+def _decoder_parts(extractor: Any, graph: Any, cuts: list[str], middle: str) -> tuple[Part, Part]:
+    return _part(extractor, graph, cuts, middle), _part(extractor, graph, [middle], graph.output[0].name)
+
+
+def _part(extractor: Any, graph: Any, given: list[str], result: str) -> Part:
+    kernels = {tensor.name: tensor.dims[-1] for tensor in graph.initializer if tensor.dims}
+    model = extractor.extract_model(given, [result])
+    if {item.name for item in graph.input}.intersection(name for node in model.graph.node for name in node.input):
+        raise ModelUnsupported(f"this ONNX network is no Piper voice: {result} depends on more than {', '.join(given)}")
+    return Part(model, sight(model.graph.node, kernels, given[0], result))
 
 
 def _extractor(model: Any, shapes: Shapes) -> Any:
@@ -236,15 +221,3 @@ def _channels(graph: Any, frames: str) -> int:
         if node.op_type == "Conv" and node.input[0] == frames and node.input[1] in weights:
             return int(weights[node.input[1]].dims[1])
     raise ModelUnsupported("this ONNX network is no Piper voice: its decoder does not begin with a convolution")
-
-
-def _samples_per_frame(nodes: Iterable[Any]) -> int:
-    """The decoder's transposed convolutions multiply the rate, each by its stride."""
-    strides = [
-        attribute.ints[0]
-        for node in nodes
-        if node.op_type == "ConvTranspose" and node.name.startswith(DECODER_PREFIX)
-        for attribute in node.attribute
-        if attribute.name == "strides"
-    ]
-    return int(prod(strides))

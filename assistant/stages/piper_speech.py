@@ -1,7 +1,7 @@
-"""What the two Piper engines share: their options, windows over a sentence, loudness, and text -> `TtsAudio`.
+"""What the two Piper engines share: their options, loudness, and text -> `TtsAudio`.
 
 An engine brings a function from phoneme ids to raw samples, window by window. Imports `errors`, `messages`,
-`piper_voice` and numpy; no engine library.
+`piper_voice`, `piper_windows` and numpy; no engine library.
 """
 
 from __future__ import annotations
@@ -20,22 +20,12 @@ from assistant.errors import ConfigError
 from assistant.messages import TtsAudio, TtsRequest
 from assistant.stages.base import EngineConfig
 from assistant.stages.piper_voice import Phonemizer, Voice
-
-FIRST_WINDOW = 32
-"""Frames (of 256 samples at 22,050 Hz: 0.37 s) that are decoded before the first sound."""
-
-WINDOW = 64
-"""Frames decoded at once from then on; what bounds memory and the delay of a cancel."""
-
-CONTEXT = 10
-"""Frames to each side that a window needs to give the samples of a full decode (8e-7 off; 8 frames: 1.4e-3)."""
+from assistant.stages.piper_windows import Floats
 
 PEAK = 0.75
 """Loudness of the calibration text after gain; leaves room for the loudest syllable of any other."""
 
 _CALIBRATION = "1 2 3 4 5 6 7 8 9 10."
-
-Floats = NDArray[np.float32]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,30 +70,6 @@ class Order(NamedTuple):
 
 Synthesize = Callable[[Order], Iterator[Floats]]
 """Raw samples in -1..1, (n,), window by window."""
-
-
-class Window(NamedTuple):
-    """Of frames: `begin` to `end` are wanted, `left` to `right` are computed."""
-
-    begin: int
-    end: int
-    left: int
-    right: int
-
-
-def windows(frames: int, first: int, size: int, context: int) -> Iterator[Window]:
-    """The whole of `frames` in windows of `size`, the first one of `first`, without a crumb at the end.
-
-    Those in the middle and at the end are of one width, where the frames suffice: a network that sees no new shape
-    plans and allocates nothing.
-    """
-    begin, wanted = 0, first
-    while begin < frames:
-        end = frames if frames - begin < wanted + context else begin + wanted
-        right = min(frames, end + context)
-        left = max(0, min(begin - context, right - wanted - 2 * context))
-        yield Window(begin, end, left, right)
-        begin, wanted = end, size
 
 
 class Speech:

@@ -1,10 +1,11 @@
 """Piper on onnxruntime: text -> audio, window by window. Imported by the worker alone.
 
-The network is cut between flow and decoder (see `model_store.voice_graph`), so the first sound of a sentence waits for
-the text encoder and a third of a second of decoding, and memory does not grow with the sentence: a voice that is asked
-for 14 s of speech holds 80 MiB of anonymous memory instead of 420. The samples are those of the uncut network.
+The network is cut between flow and decoder, and within the decoder (see `model_store.voice_graph`), so the first sound
+of a sentence waits for the text encoder and a third of a second of decoding, and memory does not grow with the
+sentence: a voice that is asked for 14 s of speech holds 80 MiB of anonymous memory instead of 420. The samples are
+those of the uncut network.
 
-Text, phonemes, loudness and windows are in `piper_speech` and `piper_voice`.
+Text, phonemes, loudness and windows are in `piper_speech`, `piper_voice` and `piper_windows`.
 """
 
 from __future__ import annotations
@@ -13,21 +14,28 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state
 
 from assistant.errors import ModelDamaged, ModelMissing
 from assistant.messages import TtsAudio, TtsRequest
+from assistant.model_store.cut_voice import PARTS, SIGHTS, Cut
 from assistant.model_store.derived import Derived, Found, Free
 from assistant.stages import tts_piper_cache
 from assistant.stages.base import EngineConfig, EngineInfo
-from assistant.stages.piper_speech import CONTEXT, FIRST_WINDOW, WINDOW, Floats, Order, Speech, options_of, windows
+from assistant.stages.piper_speech import Order, Speech, options_of
 from assistant.stages.piper_voice import read_voice
+from assistant.stages.piper_windows import FIRST_WINDOW, WINDOW, Chained, Floats, windows
+
+MOST_FRAMES = 128
+"""That the decoder's first part makes at once, after those that the first sound needs; it sees far."""
 
 _ORT_ERRORS: tuple[type[Exception], ...] = tuple(
     kind for kind in vars(onnxruntime_pybind11_state).values() if isinstance(kind, type) and issubclass(kind, Exception)
 )
+_UNUSABLE: tuple[type[Exception], ...] = (*_ORT_ERRORS, OSError, msgspec.DecodeError)
 
 
 class PiperTts:
@@ -40,8 +48,8 @@ class PiperTts:
         self._derived = ""
         self._exceptional = False
         self._options = options_of(config)
-        self._encoder: Any = None
-        self._decoder: Any = None
+        self._sessions: dict[str, Any] = {}
+        self._cut: Cut | None = None
         self._speech: Speech | None = None
 
     @property
@@ -71,7 +79,7 @@ class PiperTts:
         return self._speech.run(request)
 
     def close(self) -> None:
-        self._encoder = self._decoder = self._speech = None
+        self._sessions, self._cut, self._speech = {}, None, None
 
     def _open(self, onnx: Path, cache: Derived) -> Found:
         """Opens the prepared files; makes them once when they are not there or not to be trusted."""
@@ -99,24 +107,39 @@ class PiperTts:
 
     def _open_sessions(self, folder: Path) -> bool:
         try:
-            self._encoder = _session(folder / "encoder.onnx", self._config.threads)
-            self._decoder = _session(folder / "decoder.onnx", self._config.threads)
-        except _ORT_ERRORS:
+            self._sessions = {part: _session(folder / f"{part}.onnx", self._config.threads) for part in PARTS}
+            self._cut = msgspec.json.decode((folder / SIGHTS).read_bytes(), type=Cut)
+        except _UNUSABLE:
             return False
         return True
 
     def _synthesize(self, order: Order) -> Iterator[Floats]:
+        assert self._cut is not None
         lengths = np.array([order.ids.shape[1]], np.int64)
         inputs = {"input": order.ids, "input_lengths": lengths, "scales": np.array(order.scales, np.float32)}
         if order.speaker is not None:
             inputs["sid"] = np.array([order.speaker], np.int64)
-        latent, *vectors = self._encoder.run(None, inputs)
-        names = [item.name for item in self._decoder.get_inputs()]
-        for begin, end, left, right in windows(latent.shape[-1], FIRST_WINDOW, WINDOW, CONTEXT):
-            frames = np.ascontiguousarray(latent[..., left:right])
-            samples = self._decoder.run(None, dict(zip(names, [frames, *vectors], strict=True)))[0].reshape(-1)
-            per_frame = samples.size // (right - left)
-            yield samples[(begin - left) * per_frame : (end - left) * per_frame]
+        latent, *vectors = self._sessions["encoder"].run(None, inputs)
+        frames, (reach, rate), last = latent.shape[-1], msgspec.structs.astuple(self._cut.decoder), self._cut.upsampler
+        coarse = Chained(
+            lambda frames: _run(self._sessions["decoder"], [frames, *vectors]),
+            lambda begin, end: latent[..., begin:end],
+            windows(frames, FIRST_WINDOW + -(-last.reach // rate), MOST_FRAMES, reach),
+            rate,
+        )
+        samples = Chained(
+            lambda steps: _run(self._sessions["upsampler"], [steps]).reshape(1, 1, -1),
+            coarse.steps,
+            windows(frames * rate, FIRST_WINDOW * rate, WINDOW * rate, last.reach),
+            last.rate,
+        )
+        return (window.reshape(-1) for window in samples)
+
+
+def _run(session: Any, inputs: list[Floats]) -> Floats:
+    names = [item.name for item in session.get_inputs()]
+    found: Floats = session.run(None, dict(zip(names, map(np.ascontiguousarray, inputs), strict=True)))[0]
+    return found
 
 
 def _session(path: Path, threads: int) -> Any:

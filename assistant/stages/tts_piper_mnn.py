@@ -1,8 +1,8 @@
 """Piper on MNN: text -> audio, window by window. Imports MNN and numpy; imported by the worker alone.
 
-The network is in three parts (see `model_store.voice_graph`). The encoder reads a sentence of phonemes; from there on
-everything goes in windows of frames: drawing them (which is numpy's), the flow, the decoder. The first sound waits for
-the encoder and one window of each, and memory is the same for two seconds of speech and for twenty. Only the
+The network is in four parts (see `model_store.voice_graph`). The encoder reads a sentence of phonemes; from there on
+everything goes in windows of frames: drawing them (which is numpy's), the flow, the decoder's two. The first sound
+waits for the encoder and one window of each, and memory is the same for two seconds of speech and for twenty. Only the
 encoder's own memory grows, with the phonemes, of which there are at most `piper_voice.MAX_PHONEMES` at a time.
 """
 
@@ -12,7 +12,7 @@ import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any
 
 import MNN.expr as mnn
 import MNN.nn
@@ -23,30 +23,32 @@ from numpy.typing import NDArray
 from assistant.errors import ModelDamaged, ModelMissing
 from assistant.messages import TtsAudio, TtsRequest
 from assistant.stages.base import EngineConfig, EngineInfo
-from assistant.stages.piper_speech import CONTEXT, FIRST_WINDOW, WINDOW, Floats, Order, Speech, options_of, windows
+from assistant.stages.piper_speech import Order, Speech, options_of
 from assistant.stages.piper_voice import read_voice
+from assistant.stages.piper_windows import FIRST_WINDOW, WINDOW, Chained, Floats, Steps, Stretch, windows
 
 log = logging.getLogger(__name__)
 
-FLOW_CONTEXT = 32
-"""Frames to each side that the flow sees: 4 couplings of 4 convolutions over 5 frames."""
+MOST_FRAMES = {"flow": 256, "decoder": 128}
+"""Made at once, after those that the first sound needs. These parts see far, so narrow windows would waste much;
+and their frames are small."""
 
-FLOW_WINDOW = 192
-"""Frames that the flow makes at once, after those that the first sound needs. Its context is computed and thrown
-away, so a window of three times the context wastes a quarter."""
+_CPU, _NORMAL = 0, 0
+"""As MNN numbers them."""
 
-_PARTS = ("encoder", "flow", "decoder")
+_PARTS = ("encoder", "flow", "decoder", "upsampler")
 
 
 class _Wiring(msgspec.Struct, frozen=True):
     inputs: list[str]
     outputs: list[str]
+    reach: Annotated[int, msgspec.Meta(ge=0)]
+    rate: Annotated[int, msgspec.Meta(ge=1)]
 
 
 class _Converted(msgspec.Struct, frozen=True):
     """What the converter wrote down."""
 
-    samples_per_frame: int
     parts: dict[str, _Wiring]
 
 
@@ -58,7 +60,7 @@ class PiperMnnTts:
         self._config = config
         self._options = options_of(config)
         self._parts: dict[str, Any] = {}
-        self._per_frame = 0
+        self._wiring: dict[str, _Wiring] = {}
         self._speech: Speech | None = None
         self._random = np.random.default_rng()
 
@@ -75,11 +77,9 @@ class PiperMnnTts:
         """Raises `ModelMissing`, `ModelDamaged`, `ModelUnsupported`, `EngineFailed`."""
         folder = self._config.model_dir
         voice = read_voice(folder / "voice.json")
-        converted = _read_converted(folder / "voice.json")
-        self._per_frame = converted.samples_per_frame
-        self._parts = {
-            part: _opened(folder / f"{part}.mnn", converted.parts[part], self._config.threads) for part in _PARTS
-        }
+        self._wiring = _read_converted(folder / "voice.json").parts
+        runtime = _runtime(self._config.threads)
+        self._parts = {part: _opened(folder / f"{part}.mnn", self._wiring[part], runtime) for part in _PARTS}
         self._speech = Speech(voice, self._options, self._synthesize)
         self._speech.calibrate(self._config.cache_dir / f"gain-{self._config.digest or self._config.model}.json")
 
@@ -97,13 +97,35 @@ class PiperMnnTts:
         inputs.append(self._random.standard_normal((1, 2, order.ids.shape[1]), np.float32))
         means, log_scales, durations, *vectors = _run(self._parts["encoder"], inputs)
         drawn = _Drawn(means, log_scales, durations, order.scales.noise, self._random)
-        flow = _Flow(self._parts["flow"], drawn, vectors)
-        for begin, end, left, right in windows(drawn.frames, FIRST_WINDOW, WINDOW, CONTEXT):
-            (samples,) = _run(self._parts["decoder"], [flow.frames(left, right), *vectors])
-            samples = samples.reshape(-1)
+        for samples in self._windowed(drawn.steps, drawn.frames, vectors):
             if not np.isfinite(samples).all():
                 raise ModelDamaged(f"the voice {self._config.model!r} computes no numbers; fetch it again")
-            yield samples[(begin - left) * self._per_frame : (end - left) * self._per_frame]
+            yield samples.reshape(-1)
+
+    def _windowed(self, drawn: Steps, frames: int, vectors: list[Floats]) -> Chained:
+        """Samples, (1, 1, n), window by window."""
+        flow, decoder, upsampler = (self._wiring[part] for part in _PARTS[1:])
+        rate = decoder.rate
+        for_decoder = FIRST_WINDOW + -(-upsampler.reach // rate)
+        for_flow = for_decoder + decoder.reach
+        latent = Chained(
+            lambda frames: _run(self._parts["flow"], [frames, np.ones_like(frames[:, :1]), *vectors])[0],
+            drawn,
+            windows(frames, for_flow, MOST_FRAMES["flow"], flow.reach),
+            flow.rate,
+        )
+        coarse = Chained(
+            lambda frames: _run(self._parts["decoder"], [frames, *vectors])[0],
+            latent.steps,
+            windows(frames, for_decoder, MOST_FRAMES["decoder"], decoder.reach),
+            rate,
+        )
+        return Chained(
+            lambda steps: _run(self._parts["upsampler"], [steps])[0].reshape(1, 1, -1),
+            coarse.steps,
+            windows(frames * rate, FIRST_WINDOW * rate, WINDOW * rate, upsampler.reach),
+            upsampler.rate,
+        )
 
 
 class _Drawn:
@@ -118,73 +140,47 @@ class _Drawn:
             self._phoneme = np.zeros(1, np.int64)  # no sound at all, which the network never says of anything
         self._means, self._log_scales, self._noise, self._random = means, log_scales, noise, random
         self.frames = self._phoneme.size
+        self._made = Stretch(0, means[:, :, :0])
 
-    def next(self, begin: int, end: int) -> Floats:
-        at = self._phoneme[begin:end]
-        means = self._means[:, :, at]
+    def steps(self, begin: int, end: int) -> Floats:
+        if end > self._made.end:
+            self._made = self._made.then(self._draw(self._phoneme[self._made.end : end]), begin)
+        return self._made.part(begin, end)
+
+    def _draw(self, phonemes: NDArray[np.int64]) -> Floats:
+        means = self._means[:, :, phonemes]
         if not self._noise:
             return means
-        spread = np.exp(self._log_scales[:, :, at]) * np.float32(self._noise)
+        spread = np.exp(self._log_scales[:, :, phonemes]) * np.float32(self._noise)
         return means + self._random.standard_normal(means.shape, np.float32) * spread
-
-
-class _Ahead(NamedTuple):
-    """A stretch of frames from `begin` on."""
-
-    begin: int
-    frames: Floats
-
-    def then(self, more: Floats, keep_from: int) -> _Ahead:
-        begin = min(keep_from, self.begin + self.frames.shape[2])
-        return _Ahead(begin, np.concatenate([self.frames[:, :, begin - self.begin :], more], axis=2))
-
-    def part(self, left: int, right: int) -> Floats:
-        return self.frames[:, :, left - self.begin : right - self.begin]
-
-    @property
-    def end(self) -> int:
-        return self.begin + int(self.frames.shape[2])
-
-
-class _Flow:
-    """Latent frames on demand, asked for from left to right."""
-
-    def __init__(self, part: Any, drawn: _Drawn, vectors: list[Floats]) -> None:
-        self._part = part
-        self._drawn = drawn
-        self._vectors = vectors
-        nothing = drawn.next(0, 0)
-        self._inputs, self._outputs = _Ahead(0, nothing), _Ahead(0, nothing)
-        self._windows = windows(drawn.frames, FIRST_WINDOW + CONTEXT, FLOW_WINDOW, FLOW_CONTEXT)
-
-    def frames(self, left: int, right: int) -> Floats:
-        while self._outputs.end < right:
-            begin, end, first, last = next(self._windows)
-            self._inputs = self._inputs.then(self._drawn.next(self._inputs.end, last), first)
-            mask = np.ones((1, 1, last - first), np.float32)
-            (latent,) = _run(self._part, [self._inputs.part(first, last), mask, *self._vectors])
-            self._outputs = self._outputs.then(latent[:, :, begin - first : end - first], left)
-        return self._outputs.part(left, right)
 
 
 def _read_converted(path: Path) -> _Converted:
     try:
         found = msgspec.convert(json.loads(path.read_bytes())["mnn"], _Converted)
-        if found.samples_per_frame < 1 or not set(_PARTS) <= set(found.parts):
+        if not set(_PARTS) <= set(found.parts):
             raise ValueError("parts of the network are missing")
     except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
         raise ModelDamaged(f"{path} does not describe a converted voice ({error}); fetch it again") from None
     return found
 
 
-def _opened(path: Path, wiring: _Wiring, threads: int) -> Any:
+def _runtime(threads: int) -> Any:
+    """`thread_num` of MNN's loader is not heeded: without this there are four threads, which spin on two cores and take
+    twice the time of the CPU."""
+    return MNN.nn.create_runtime_manager(
+        ({"backend": _CPU, "numThread": threads, "precision": _NORMAL, "memory": _NORMAL},)
+    )
+
+
+def _opened(path: Path, wiring: _Wiring, runtime: Any) -> Any:
     """`rearrange`: weights are laid out for computing at once, and only so; otherwise MNN does it at the first run, and
     keeps both forms (35 MiB)."""
     if not path.is_file():
         raise ModelMissing(f"{path} is not there; fetch the voice with `assistant models fetch`")
     try:
         part = MNN.nn.load_module_from_file(
-            str(path), wiring.inputs, wiring.outputs, rearrange=True, thread_num=threads
+            str(path), wiring.inputs, wiring.outputs, rearrange=True, runtime_manager=runtime
         )
     except (RuntimeError, ValueError, TypeError, SystemError) as error:
         raise ModelDamaged(f"MNN cannot load {path} ({error.__cause__ or error}); fetch the voice again") from None

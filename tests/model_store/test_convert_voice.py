@@ -82,10 +82,12 @@ def converted(voice: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
 @pytest.mark.engine
 def test_stdout_carries_progress_then_the_report(converted: tuple[Path, Lines, list[str], bool]) -> None:
     out, lines, _, _ = converted
-    assert lines[:-1] == [{"done": done, "total": 5} for done in range(1, 6)]
+    assert lines[:-1] == [{"done": done, "total": 6} for done in range(1, 7)]
     report = lines[-1]["report"]
     assert report["files"] == {path.name: path.stat().st_size for path in out.iterdir()}
-    assert set(report["files"]) == {"encoder.mnn", "flow.mnn", "decoder.mnn", "voice.json"}
+    assert set(report["files"]) == {"encoder.mnn", "flow.mnn", "decoder.mnn", "upsampler.mnn", "voice.json"}
+    sights = {part: (wiring["reach"], wiring["rate"]) for part, wiring in report["parts"].items()}
+    assert sights == {"encoder": (0, 1), "flow": (32, 1), "decoder": (10, 8), "upsampler": (9, 32)}
     assert (report["sample_rate"], report["samples_per_frame"], report["channels"]) == (22050, 256, 192)
 
 
@@ -139,7 +141,7 @@ def test_an_interrupted_conversion_leaves_nothing_behind(voice: Path, tmp_path: 
         stderr=subprocess.DEVNULL,
     )
     assert child.stdout is not None
-    assert json.loads(child.stdout.readline()) == {"done": 1, "total": 5}
+    assert json.loads(child.stdout.readline()) == {"done": 1, "total": 6}
     time.sleep(0.1)
     child.send_signal(number)
     rest, _ = child.communicate()

@@ -19,7 +19,8 @@ TEXTS = (
     "Today is Sunday, November 29th.",
     "The capital of France is Paris, which lies on the river Seine.",
 )
-WINDOW, CONTEXT = 64, 10
+WINDOW, CONTEXT = 64, 12
+"""Frames; the decoder and the upsampler behind it see 10 and 9/8."""
 Floats = NDArray[np.float32]
 
 
@@ -47,9 +48,9 @@ def main(onnx: Path, folder: Path) -> None:
     session = onnxruntime.InferenceSession(str(onnx), providers=["CPUExecutionProvider"])
     voice = PiperVoice(session=session, config=config)
     mine = json.loads((folder / "voice.json").read_text())["mnn"]
-    encoder, flow, decoder = (
+    encoder, flow, *decoder = (
         load(folder / f"{part}.mnn", mine["parts"][part]["inputs"], mine["parts"][part]["outputs"])
-        for part in ("encoder", "flow", "decoder")
+        for part in ("encoder", "flow", "decoder", "upsampler")
     )
     results = []
     for text in TEXTS:
@@ -61,18 +62,24 @@ def main(onnx: Path, folder: Path) -> None:
         means, _, durations = forward(encoder, ids.astype(np.int32), length.astype(np.int32), scales, noise)
         frames = np.repeat(means, durations.reshape(-1).astype(int), axis=2)
         (latent,) = forward(flow, frames, np.ones((1, 1, frames.shape[2]), np.float32))
-        whole = forward(decoder, latent)[0].reshape(-1)
+        whole = decoded(decoder, latent)
         results.append(compare(reference, whole, in_windows(decoder, latent, mine["samples_per_frame"])))
     sys.stdout.write("\n" + json.dumps(results) + "\n")
     sys.stdout.flush()
 
 
-def in_windows(decoder: Any, latent: Floats, per_frame: int) -> Floats:
+def decoded(decoder: list[Any], latent: Floats) -> Floats:
+    for part in decoder:
+        (latent,) = forward(part, latent)
+    return latent.reshape(-1)
+
+
+def in_windows(decoder: list[Any], latent: Floats, per_frame: int) -> Floats:
     parts = []
     for begin in range(0, latent.shape[2], WINDOW):
         end = min(begin + WINDOW, latent.shape[2])
         left = max(0, begin - CONTEXT)
-        samples = forward(decoder, latent[:, :, left : end + CONTEXT])[0].reshape(-1)
+        samples = decoded(decoder, latent[:, :, left : end + CONTEXT])
         parts.append(samples[(begin - left) * per_frame : (end - left) * per_frame])
     return np.concatenate(parts)
 

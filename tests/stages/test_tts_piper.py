@@ -19,8 +19,8 @@ from assistant import paths
 from assistant.errors import ConfigError, ModelDamaged, ModelMissing, ModelUnsupported
 from assistant.messages import TtsRequest
 from assistant.stages.base import EngineConfig
-from assistant.stages.piper_speech import FIRST_WINDOW, WINDOW
 from assistant.stages.piper_voice import cut_phonemes
+from assistant.stages.piper_windows import FIRST_WINDOW, WINDOW
 from assistant.stages.tts_piper import PiperTts
 
 NAME = "en_US-joe-medium"
@@ -62,7 +62,7 @@ def test_a_sentence_becomes_audio_in_windows(engine: PiperTts) -> None:
     parts = list(engine.run(TtsRequest(text="The capital of France is Paris.")))
     assert {part.sample_rate for part in parts} == {RATE}
     assert len(parts[0].pcm) == FIRST_WINDOW * 256 * 2
-    assert all(len(part.pcm) <= (WINDOW + 10) * 256 * 2 for part in parts)
+    assert all(len(part.pcm) <= (WINDOW + 2) * 256 * 2 for part in parts)
     samples = speak(engine, "The capital of France is Paris.")
     assert 1.5 < samples.size / RATE < 2.5
     assert 0.3 < np.abs(samples).max() / 32768 < 1.0

@@ -105,11 +105,17 @@ def no_file(folder: Path) -> None:
     (folder / "decoder.bin").unlink()
 
 
+def no_sights(folder: Path) -> None:
+    (folder / "sights.json").write_text("{}")
+
+
 def marker(folder: Path) -> None:
     (folder / MARKER).write_text("{")
 
 
-@pytest.mark.parametrize("harm", [truncated, one_bit, graph, no_file, marker], ids=lambda harm: harm.__name__)
+@pytest.mark.parametrize(
+    "harm", [truncated, one_bit, graph, no_file, no_sights, marker], ids=lambda harm: harm.__name__
+)
 def test_harmed_files_are_made_anew(voice: ModelInfo, good: Path, cache: Path, harm: Callable[[Path], None]) -> None:
     before = made(cache)
     harm(folder(cache))

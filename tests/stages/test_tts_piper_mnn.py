@@ -25,7 +25,7 @@ from assistant.messages import AsrRequest, Transcript, TtsRequest
 from assistant.model_store.store import ModelInfo
 from assistant.stages.asr_whisper import WhisperAsr
 from assistant.stages.base import Engine, EngineConfig
-from assistant.stages.piper_speech import CONTEXT, FIRST_WINDOW, WINDOW, windows
+from assistant.stages.piper_windows import FIRST_WINDOW, WINDOW, windows
 from assistant.stages.tts_piper import PiperTts
 from assistant.stages.tts_piper_mnn import PiperMnnTts
 from assistant.stages.whisper_features import log_mel
@@ -90,7 +90,7 @@ def test_a_sentence_becomes_audio_in_windows(engine: PiperMnnTts, reference: Pip
     assert {part.sample_rate for part in parts} == {RATE}
     assert [len(part.pcm) for part in parts] == [len(part.pcm) for part in reference.run(TtsRequest(text=text))]
     assert len(parts[0].pcm) == FIRST_WINDOW * 256 * 2
-    assert all(len(part.pcm) <= (WINDOW + CONTEXT) * 256 * 2 for part in parts)
+    assert all(len(part.pcm) <= (WINDOW + 2) * 256 * 2 for part in parts)
     assert 0.3 < np.abs(speak(engine, text)).max() / 32768 < 1.0
     assert (engine.info.name, engine.info.sample_rate, engine.info.streaming) == ("piper-mnn", RATE, True)
 
@@ -150,44 +150,43 @@ def listen(ears: WhisperAsr, samples: Samples) -> list[str]:
 
 
 @pytest.mark.engine
-def test_the_windows_join_to_a_full_decode(model_of: ModelInfo, engine: PiperMnnTts) -> None:
-    """Within the same process, from frames as they are; both parts of the network that see neighbours."""
-    import MNN.nn
-
+@pytest.mark.parametrize("count", [1, 2, 20, 34, 42, 43, 76, 130, 300, 900])
+def test_the_windows_join_to_a_full_decode(engine: PiperMnnTts, count: int) -> None:
+    """From frames as they are; all parts of the network that see neighbours."""
     from assistant.stages import tts_piper_mnn as under_test
 
-    described = json.loads((model_of.path / "voice.json").read_text())["mnn"]["parts"]
-    flow, decoder = (
-        MNN.nn.load_module_from_file(
-            str(model_of.path / f"{part}.mnn"), described[part]["inputs"], described[part]["outputs"], thread_num=2
-        )
-        for part in ("flow", "decoder")
-    )
-    random = np.random.default_rng(1)
-    for count in (1, 20, 42, 43, 130, 300):
-        frames = random.standard_normal((1, 192, count), np.float32)
-        (latent,) = under_test._run(flow, [frames, np.ones((1, 1, count), np.float32)])
-        (whole,) = under_test._run(decoder, [latent])
-        drawn = under_test._Drawn(frames, frames, np.ones(count, np.float32), 0.0, random)
-        parts = under_test._Flow(flow, drawn, [])
-        joined = []
-        for begin, end, left, right in windows(count, FIRST_WINDOW, WINDOW, CONTEXT):
-            (samples,) = under_test._run(decoder, [parts.frames(left, right)])
-            joined.append(samples.reshape(-1)[(begin - left) * 256 : (end - left) * 256])
-        assert np.abs(np.concatenate(joined) - whole.reshape(-1)).max() <= 1e-5
-    assert engine.info.model == model_of.name
+    frames = np.random.default_rng(count).standard_normal((1, 192, count), np.float32)
+    (whole,) = under_test._run(engine._parts["flow"], [frames, np.ones((1, 1, count), np.float32)])
+    for part in ("decoder", "upsampler"):
+        (whole,) = under_test._run(engine._parts[part], [whole])
+    drawn = under_test._Drawn(frames, frames, np.ones(count, np.float32), 0.0, np.random.default_rng())
+    joined = np.concatenate(list(engine._windowed(drawn.steps, count, [])), axis=2)
+    assert joined.size == count * 256
+    assert np.abs(joined.reshape(-1) - whole.reshape(-1)).max() <= 1e-5
 
 
-@given(st.integers(1, 2000), st.integers(1, 80), st.integers(1, 200), st.integers(0, 40))
-def test_windows_cover_every_frame_once_with_their_context(frames: int, first: int, size: int, context: int) -> None:
-    found = list(windows(frames, first, size, context))
-    assert [found[0].begin, *(one.end for one in found)] == [*(one.begin for one in found), frames]
+@given(st.integers(1, 5000), st.integers(1, 80), st.integers(1, 600), st.integers(0, 40))
+def test_windows_cover_every_step_once_with_their_context(steps: int, first: int, most: int, reach: int) -> None:
+    found = list(windows(steps, first, most, reach))
+    assert [found[0].begin, *(one.end for one in found)] == [*(one.begin for one in found), steps]
     for one in found:
-        assert one.left <= max(0, one.begin - context)
-        assert one.right == min(frames, one.end + context)
+        assert one.begin < one.end
+        assert one.left <= max(0, one.begin - reach)
+        assert one.right == min(steps, one.end + reach)
     assert [one.left for one in found] == sorted(one.left for one in found)
-    inner = {one.right - one.left for one in found[1:-1] if one.left > 0}
-    assert len(inner) <= 1
+
+
+@given(st.integers(1, 5000), st.integers(1, 80), st.integers(1, 600), st.integers(0, 40))
+def test_windows_are_few_and_alike(steps: int, first: int, most: int, reach: int) -> None:
+    found = list(windows(steps, first, most, reach))
+    assert found[0].end in (first, steps)
+    assert found[0].end <= first + reach
+    rest = found[1:]
+    assert len(rest) <= -(-max(0, steps - first) // most)
+    assert all(one.end - one.begin <= most for one in rest)
+    assert len({one.end - one.begin for one in rest[:-1]}) <= 1
+    assert len({one.right - one.left for one in rest if one.left > 0}) <= 1
+    assert sum(one.right - one.left for one in rest) <= steps - found[0].end + len(rest) * (2 * reach + 1) + most
 
 
 CHILD = """
@@ -232,15 +231,36 @@ def test_memory_is_the_same_for_two_seconds_and_for_twenty(
 
 
 @pytest.mark.engine
+@pytest.mark.parametrize("threads", [1, 2])
+def test_it_computes_with_as_many_threads_as_it_is_given(model_of: ModelInfo, cache_dir: Path, threads: int) -> None:
+    """MNN has four unless told in the one way that it heeds; those beyond the cores take twice the CPU's time."""
+    code = """
+import os, sys; from pathlib import Path
+from assistant.messages import TtsRequest
+from assistant.stages.base import EngineConfig
+from assistant.stages.tts_piper_mnn import PiperMnnTts
+name, models, cache, threads = sys.argv[1:]
+before = len(os.listdir("/proc/self/task"))
+engine = PiperMnnTts(EngineConfig(model=name, model_dir=Path(models), cache_dir=Path(cache), threads=int(threads)))
+engine.load()
+list(engine.run(TtsRequest(text="Yes.")))
+os.write(1, f"\\n{len(os.listdir('/proc/self/task')) - before}\\n".encode()); os._exit(0)
+"""
+    command = [sys.executable, "-c", code, model_of.name, str(model_of.path), str(cache_dir), str(threads)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout.split()[-1]) == threads - 1
+
+
+@pytest.mark.engine
 def test_the_first_sound_does_not_wait_for_the_sentence(engine: PiperMnnTts) -> None:
-    """Counted in work, not in seconds: one window of the flow and one of the decoder."""
+    """Counted in work, not in seconds: one window of each part."""
     runs: list[str] = []
-    for part in ("encoder", "flow", "decoder"):
+    for part in ("encoder", "flow", "decoder", "upsampler"):
         engine._parts[part] = _Counted(engine._parts[part], part, runs)
     try:
         parts = engine.run(TtsRequest(text="and the wind went over the hills of the old town " * 4))
         assert next(parts).pcm
-        assert runs == ["encoder", "flow", "decoder"]
+        assert runs == ["encoder", "flow", "decoder", "upsampler"]
     finally:
         for part, counted in engine._parts.items():
             engine._parts[part] = counted.inner
@@ -312,6 +332,11 @@ def test_a_missing_voice_is_named(tmp_path: Path) -> None:
         ("voice.json", b"{", ModelDamaged),
         ("voice.json", {"mnn": None}, ModelDamaged),
         ("voice.json", {"mnn": {"samples_per_frame": 256, "parts": {}}}, ModelDamaged),
+        (
+            "voice.json",
+            {"mnn": {"parts": {"flow": {"inputs": [], "outputs": [], "reach": -1, "rate": 1}}}},
+            ModelDamaged,
+        ),
         ("voice.json", {"phoneme_type": "pinyin"}, ModelUnsupported),
         ("voice.json", {"espeak": {"voice": "no-such-language"}}, ModelUnsupported),
         ("flow.mnn", None, ModelMissing),
