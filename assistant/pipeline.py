@@ -16,7 +16,7 @@ from datetime import datetime
 
 from assistant.conversation_line import Line
 from assistant.conversations import Conversations
-from assistant.errors import AssistantError, BadText, Cancelled, EngineFailed, MemoryRefused, ModelError
+from assistant.errors import AssistantError, BadText, Cancelled, EngineFailed, ModelError
 from assistant.memory_orchestrator.elastic import check_admitted
 from assistant.memory_orchestrator.journey import Journey
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
@@ -195,6 +195,8 @@ class Pipeline:
 
     async def _respond(self, run: Run, journey: Journey) -> bool:
         """To its transcript."""
+        if Stage.TTS in run.parts:
+            self._ahead.voice(run)
         failed = await self._commands.done(run, journey)
         sink = run.sink()
         if not run.handled or run.question:
@@ -212,37 +214,26 @@ class Pipeline:
         if run.no_llm is not None:
             raise run.no_llm
         async with self._at_llm.turn("llm", self._lease_deadline_s, what="the LLM"):
-            spoken = await self._fallback.through(run, lambda: self._written(run, sink, journey))
-        if sink is not None and not spoken:
-            await self._sayer.whole(run, sink, journey)
+            saying = await self._fallback.through(run, lambda: self._written(run, sink, journey))
+        if sink is not None and not saying.over:
+            await self._sayer.rest(run, sink, saying, journey)
 
-    async def _written(self, run: Run, sink: AudioSink | None, journey: Journey) -> bool:
-        """The reply; whether it was spoken meanwhile."""
+    async def _written(self, run: Run, sink: AudioSink | None, journey: Journey) -> Saying:
+        """The reply, and how far it was spoken meanwhile. The voice is leased inside the LLM's lease, but never waited
+        for there: where both do not fit, it speaks afterwards."""
         emergency = self._emergency(run.parts[Stage.LLM])
         request = request_of(run, self._llm, self._level, emergency=emergency)
-        if sink is not None and await self._spoken_meanwhile(run, request, sink, journey):
-            return True
+        saying = Saying(Pieces(), spoken_language(run) if sink is not None else "")
         async with self._leases(run, journey, Stage.LLM):
-            if sink is not None:
+            writing = self._generate(run, request, saying.pieces)
+            if sink is None:
+                await writing
+            else:
                 self._ahead.load(run, Stage.TTS)
-            await self._generate(run, request)
-        return False
+                await both(writing, self._sayer.meanwhile(run, sink, saying, journey))
+        return saying
 
-    async def _spoken_meanwhile(self, run: Run, request: LlmRequest, sink: AudioSink, journey: Journey) -> bool:
-        """Spoken while it is written; False where LLM and TTS do not fit together."""
-        if not self._memory.fit_together(run.parts[Stage.LLM], run.parts[Stage.TTS]):
-            return False
-        try:
-            async with self._leases(run, journey, Stage.LLM, Stage.TTS):
-                saying = Saying(Pieces(), spoken_language(run))
-                await both(self._generate(run, request, saying.pieces), self._sayer.meanwhile(run, sink, saying))
-        except MemoryRefused:  # the budget has changed since it was looked at; one after the other may still do
-            return False
-        if not saying.over:  # the voice was replaced
-            await self._sayer.rest(run, sink, saying, journey)
-        return True
-
-    async def _generate(self, run: Run, request: LlmRequest, pieces: Pieces | None = None) -> None:
+    async def _generate(self, run: Run, request: LlmRequest, pieces: Pieces) -> None:
         """The reply, as a whole in the run and sentence by sentence in `pieces`."""
         started, cut, run.written = time.monotonic(), False, False
         sentences = SentenceSplitter()
@@ -266,7 +257,7 @@ class Pipeline:
         if cut:
             run.reply += CUT
 
-    def _begin_with_commands(self, run: Run, pieces: Pieces | None) -> None:
+    def _begin_with_commands(self, run: Run, pieces: Pieces) -> None:
         """What was done before the question is told before the answer; once, when an LLM has to begin anew."""
         told = run.reply.strip()
         if not told:

@@ -72,10 +72,16 @@ class Ahead:
             if stage in run.parts:
                 self._memory.prefetch(run.parts[stage])
 
+    def voice(self, run: Run) -> None:
+        """Once it is known what was said: before, it would lie beside the recogniser at work, which is when a query
+        holds the most. Where it must go again for the LLM, it does not come now."""
+        if Stage.LLM not in run.parts or self._memory.fit_together(run.parts[Stage.LLM], run.parts[Stage.TTS]):
+            self.load(run, Stage.TTS)
+
     @asynccontextmanager
-    async def everything(self, run: Run) -> AsyncIterator[Reader]:
-        """LLM and voice are loaded, and the LLM reads; inside, the words of the question are told to the reader."""
-        self.load(run, Stage.LLM, Stage.TTS)
+    async def reading(self, run: Run) -> AsyncIterator[Reader]:
+        """The LLM is loaded and reads; inside, the words of the question are told to the reader."""
+        self.load(run, Stage.LLM)
         here = Stage.LLM in run.parts and run.parts[Stage.LLM].engine not in REMOTE
         reads = here and self._memory.holdings.relief.load_ahead
         reader = Reader((lambda text: asyncio.create_task(self._read(run, text))) if reads else None)

@@ -28,7 +28,9 @@ from assistant.tasks import both, in_own_thread
 
 
 class Leased(Protocol):
-    def __call__(self, run: Run, journey: Journey, *which: Stage) -> AbstractAsyncContextManager[None]: ...
+    def __call__(
+        self, run: Run, journey: Journey, *which: Stage, waits: bool = True
+    ) -> AbstractAsyncContextManager[None]: ...
 
 
 class Listener:
@@ -60,7 +62,7 @@ class Listener:
         utterance, text = Utterance(run), ""
 
         async def understood() -> str:
-            async with self._leased(run, journey, Stage.ASR), self._ahead.everything(run) as reader:
+            async with self._leased(run, journey, Stage.ASR), self._ahead.reading(run) as reader:
                 return await self._question(Hearing(run, live.wake_phrase, utterance, draft, reader), live)
 
         async def hear() -> None:

@@ -20,11 +20,12 @@ class Leases:
         self._memory, self._fallback, self._deadline_s = memory, fallback, deadline_s
 
     @asynccontextmanager
-    async def __call__(self, run: Run, journey: Journey, *which: Stage) -> AsyncIterator[None]:
-        """What they cost goes into the report, whether they succeeded or not. Raises what `lease` raises."""
+    async def __call__(self, run: Run, journey: Journey, *which: Stage, waits: bool = True) -> AsyncIterator[None]:
+        """What they cost goes into the report, whether they succeeded or not. Raises what `lease` raises. `waits`: for
+        memory that others use; who holds a lease already must not."""
         supervisors = [run.parts[stage] for stage in which]
         async with AsyncExitStack() as stack:
-            await self._enter(run, stack, supervisors)
+            await self._enter(run, stack, supervisors, waits)
             journey.reached(which[-1])
             self._fallback.used(run, which)
             try:
@@ -33,12 +34,14 @@ class Leases:
                 for supervisor in supervisors:
                     run.add_stage(supervisor, self._memory.holdings.peak_of(supervisor.name))
 
-    async def _enter(self, run: Run, stack: AsyncExitStack, supervisors: list[Supervisor]) -> None:
+    async def _enter(self, run: Run, stack: AsyncExitStack, supervisors: list[Supervisor], waits: bool) -> None:
         """A draft takes what is free at once, and waits for nothing before it is an answer."""
-        if not run.gate.is_open:
+        if not (waits and run.gate.is_open):
             try:
                 await stack.enter_async_context(self._memory.lease(*supervisors, waits=False))
             except MemoryRefused:
+                if not waits:
+                    raise
                 await run.gate.passed()
             else:
                 return

@@ -9,7 +9,7 @@ import time
 from array import array
 from contextlib import aclosing
 
-from assistant.errors import StageError
+from assistant.errors import MemoryRefused, StageError
 from assistant.memory_orchestrator.journey import Journey
 from assistant.messages import Stage, TtsAudio, TtsRequest
 from assistant.pipeline_fallback import Fallback
@@ -19,7 +19,7 @@ from assistant.pipeline_speech import Pieces, pieces_of
 from assistant.query import AudioSink
 from assistant.sentences import spoken_parts
 from assistant.speech_language import of_voice
-from assistant.speech_text import SpeechText, speakable
+from assistant.speech_text import SpeechText
 
 
 class Saying:
@@ -60,12 +60,12 @@ class Sayer:
 
     async def whole(self, run: Run, sink: AudioSink, journey: Journey) -> None:
         """The reply that is there."""
-        language = spoken_language(run)
-        if speakable(run.reply, language):
-            await self.rest(run, sink, Saying(pieces_of(run.reply), language), journey)
+        await self.rest(run, sink, Saying(pieces_of(run.reply), spoken_language(run)), journey)
 
     async def rest(self, run: Run, sink: AudioSink, saying: Saying, journey: Journey) -> None:
-        """What was not said yet of a reply that is there."""
+        """What was not said yet of a reply that is there; no voice for what no voice can say."""
+        if not await saying.next():
+            return
 
         async def speak() -> None:
             async with self._leased(run, journey, Stage.TTS):
@@ -73,11 +73,14 @@ class Sayer:
 
         await self._fallback.through(run, speak)
 
-    async def meanwhile(self, run: Run, sink: AudioSink, saying: Saying) -> None:
-        """While it is written, in a lease of LLM and voice. Leaves it when the voice is replaced: the other one has no
-        lease, and what was not said is for `rest`."""
+    async def meanwhile(self, run: Run, sink: AudioSink, saying: Saying, journey: Journey) -> None:
+        """While it is written, inside the LLM's lease. Leaves it where there is no room beside the LLM, or when the
+        voice is replaced: what was not said is for `rest`."""
         try:
-            await self._speak(run, sink, saying)
+            async with self._leased(run, journey, Stage.TTS, waits=False):
+                await self._speak(run, sink, saying)
+        except MemoryRefused:
+            return
         except StageError as error:
             self._fallback.take(run, error)
 
