@@ -120,13 +120,17 @@ _TRIM_FROM = 128 * 1024
 def keep_malloc_tidy() -> None:
     """For a process that lives long: one heap for all threads, and what is freed goes back to the kernel. By default
     each thread gets a heap of its own, which keeps the most that it ever held. Does nothing without glibc."""
-    try:
+    share_one_heap()
+    with contextlib.suppress(AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
-    except AttributeError:
-        return
-    mallopt(_M_ARENA_MAX, 1)
-    mallopt(_M_TRIM_THRESHOLD, _TRIM_FROM)
-    mallopt(_M_MMAP_THRESHOLD, _TRIM_FROM)
+        mallopt(_M_TRIM_THRESHOLD, _TRIM_FROM)
+        mallopt(_M_MMAP_THRESHOLD, _TRIM_FROM)
+
+
+def share_one_heap() -> None:
+    """All threads that will be started share the first one's. Does nothing without glibc."""
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 _DESCRIPTORS = 16384

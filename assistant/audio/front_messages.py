@@ -58,7 +58,7 @@ class EndpointSettings(msgspec.Struct, frozen=True, kw_only=True):
     least_speech_s: float = 0.09
     """Less than this is a click: "pause" has 0.13 s."""
     end_silence_s: float = 0.7
-    pause_s: float = 0.3
+    pause_s: float = 0.2
     """Silence after which recognition may begin on what was said so far."""
     no_speech_s: float = 5.0
     """Nobody says anything; 0 = wait for ever."""

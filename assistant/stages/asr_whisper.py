@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assistant.errors import EngineFailed, ModelDamaged, ModelUnsupported
+from assistant.machine import share_one_heap
 from assistant.messages import ASR_RATE, AsrRequest, Progress, Transcript
 from assistant.model_store.derived import Free
 from assistant.stages import whisper_text
@@ -99,6 +100,7 @@ class WhisperAsr:
         layout = check_files(name, directory)
         # oneDNN is as fast as MKL here, and does not keep a second, packed copy of the weights (20 MiB)
         os.environ.setdefault("CT2_USE_MKL", "0")
+        share_one_heap()  # its threads would keep 13 MiB of what they have freed; as fast
         try:
             import ctranslate2
         except (ImportError, OSError) as error:
