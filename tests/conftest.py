@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from assistant import paths
 from assistant.errors import ModelError
 from assistant.model_store.store import ModelInfo, ModelStore
+
+# tests share the cores with other workers and with what they start: how long an example takes says nothing
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +39,12 @@ def speech() -> Path:
     if not (folder / "manifest.json").is_file():
         pytest.skip("the human recordings (../shared/speech) are not on this machine")
     return folder
+
+
+def pytest_configure() -> None:
+    # a shell that starts the suite in the background has it ignore Ctrl-C, and what the tests start would inherit that
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

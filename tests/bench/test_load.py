@@ -82,6 +82,7 @@ def test_what_is_no_load_is_refused(args: list[str], capsys: pytest.CaptureFixtu
     assert args[0] in capsys.readouterr().err
 
 
+@pytest.mark.alone("refuses within 100 ms")
 @pytest.mark.engine
 @pytest.mark.timeout(90)
 def test_a_real_daemon_answers_or_refuses_every_question(
@@ -102,6 +103,7 @@ def test_a_real_daemon_answers_or_refuses_every_question(
     assert found["refusal_ms"]["p50"] < 100
 
 
+@pytest.mark.alone("within 50 ms")
 @pytest.mark.engine
 @pytest.mark.timeout(60)
 def test_status_is_answered_while_the_model_writes(

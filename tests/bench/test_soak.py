@@ -22,6 +22,7 @@ def test_the_slope_is_told_for_100_queries() -> None:
     assert slope(points(40)) == 0
 
 
+@pytest.mark.alone("of pages that others map too, a part is counted")
 @pytest.mark.engine
 @pytest.mark.timeout(90)
 def test_a_daemon_is_read_idle_and_loaded(

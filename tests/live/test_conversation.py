@@ -24,7 +24,10 @@ from tests.live.living import (
 )
 from tests.sound import Sink, SoundSystem
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(120), pytest.mark.usefixtures("speech")]
+pytestmark = [
+    pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(120), pytest.mark.usefixtures("speech"),
+    pytest.mark.alone("plays and hears in real time"),
+]  # fmt: skip
 
 WAKE = "wake_hey_jarvis_1.wav"
 TIME = "cmd_r3_what_time_is_it.wav"

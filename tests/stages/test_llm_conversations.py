@@ -254,6 +254,7 @@ def test_a_cancel_at_any_step_leaves_a_slot_that_answers_right(llm: ModelInfo, c
     with_worker(llm, cache, test, slots=1, kv_dir=kv)
 
 
+@pytest.mark.alone("within 150 ms")
 def test_a_cancel_in_a_rest_is_heard_at_once(llm: ModelInfo, cache: Path) -> None:
     async def test(worker: Any) -> None:
         stream = worker.run(question(LONG, duty=0.05, prefill_chunk=64), 30)
@@ -269,6 +270,7 @@ def test_a_cancel_in_a_rest_is_heard_at_once(llm: ModelInfo, cache: Path) -> Non
     with_worker(llm, cache, test)
 
 
+@pytest.mark.alone("compares two times")
 def test_duty_makes_work_slower_and_changes_no_word(llm: ModelInfo, cache: Path) -> None:
     async def test(worker: Any) -> None:
         await collect(worker, question(LONG[:500], max_new_tokens=8))
