@@ -47,9 +47,17 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of several workers, each begins with files that take long, so that none is left with such a one at the end."""
+    if not hasattr(config, "workerinput"):
+        return
+    long = [{item.path for item in items if item.get_closest_marker(name)} for name in ("slow", "engine")]
+    items.sort(key=lambda item: [item.path not in files for files in long])
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--fault-times", type=int, default=2, help="how often each fault of tests/faults is made to happen"
+        "--fault-times", type=int, default=1, help="how often each fault of tests/faults is made to happen"
     )
     parser.addoption(
         "--hostile-percent", type=int, default=5, help="of 100,000 hostile frames and 1,000 clients that vanish"

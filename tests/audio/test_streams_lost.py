@@ -12,7 +12,7 @@ import pytest
 from tests.audio.streaming import Streaming, pitch, samples, tone
 from tests.sound import RATE, Recording, SoundSystem
 
-pytestmark = pytest.mark.alone("plays and hears in real time")
+pytestmark = pytest.mark.sound
 
 
 @pytest.fixture

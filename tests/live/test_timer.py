@@ -14,8 +14,7 @@ from tests.api.daemon_process import until
 from tests.live.living import PATIENCE_S, QUIET, Living, living, loudness, recording, room, words_of
 
 pytestmark = [
-    pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(120), pytest.mark.usefixtures("speech"),
-    pytest.mark.alone("plays and hears in real time"),
+    pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(120), pytest.mark.usefixtures("speech"), pytest.mark.sound
 ]  # fmt: skip
 
 

@@ -17,8 +17,7 @@ from tests.live.living import Living, living, recording, room, spoken, words_of
 from tests.sound import SoundSystem
 
 pytestmark = [
-    pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(120), pytest.mark.usefixtures("speech"),
-    pytest.mark.alone("plays and hears in real time"),
+    pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(120), pytest.mark.usefixtures("speech"), pytest.mark.sound
 ]  # fmt: skip
 
 QUESTION = ("wake_hey_jarvis_1.wav", "cmd_r3_what_time_is_it.wav")

@@ -19,12 +19,10 @@ from assistant.memory_orchestrator.probe import MIB, Probe
 from tests.live.living import recording, room, spoken
 from tests.sound import SoundSystem
 
-pytestmark = [
-    pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(120), pytest.mark.usefixtures("speech"),
-    pytest.mark.alone("plays and hears in real time"),
-]  # fmt: skip
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(120), pytest.mark.usefixtures("speech")]
 
 
+@pytest.mark.alone("of the processor, some percent")
 def test_waiting_takes_little(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with SoundSystem(tmp_path) as sound:
         found = measure(8, (), sound.environ)
