@@ -48,11 +48,16 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of several workers, each begins with files that take long, so that none is left with such a one at the end."""
+    """Of several workers: each begins with files that take long, so that none is left with such a one at the end, and a
+    test has more time, since others use the cores meanwhile."""
     if not hasattr(config, "workerinput"):
         return
     long = [{item.path for item in items if item.get_closest_marker(name)} for name in ("slow", "engine")]
     items.sort(key=lambda item: [item.path not in files for files in long])
+    for item in items:
+        limit = item.get_closest_marker("timeout")
+        seconds = float(limit.args[0] if limit else config.getini("timeout"))
+        item.add_marker(pytest.mark.timeout(3 * seconds), append=False)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
