@@ -351,6 +351,7 @@ def test_weights_that_are_replaced_while_loaded_are_noticed(llm: ModelInfo, cach
 
 
 # --- variants -------------------------------------------------------------------------------------------------------
+@pytest.mark.alone("compares two times")
 def test_the_emergency_form_is_faster_and_needs_little_more_memory(llm: ModelInfo, cache: Path, kv: str) -> None:
     async def test(worker: Any) -> None:
         speeds: dict[str, float] = {}
