@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from assistant import paths
 from assistant.errors import ModelError
 from assistant.model_store.store import ModelInfo, ModelStore
+
+# tests share the cores with other workers and with what they start: how long an example takes says nothing
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session")
@@ -35,9 +41,28 @@ def speech() -> Path:
     return folder
 
 
+def pytest_configure() -> None:
+    # a shell that starts the suite in the background has it ignore Ctrl-C, and what the tests start would inherit that
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of several workers: each begins with files that take long, so that none is left with such a one at the end, and a
+    test has more time, since others use the cores meanwhile."""
+    if not hasattr(config, "workerinput"):
+        return
+    long = [{item.path for item in items if item.get_closest_marker(name)} for name in ("slow", "engine")]
+    items.sort(key=lambda item: [item.path not in files for files in long])
+    for item in items:
+        limit = item.get_closest_marker("timeout")
+        seconds = float(limit.args[0] if limit else config.getini("timeout"))
+        item.add_marker(pytest.mark.timeout(3 * seconds), append=False)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--fault-times", type=int, default=2, help="how often each fault of tests/faults is made to happen"
+        "--fault-times", type=int, default=1, help="how often each fault of tests/faults is made to happen"
     )
     parser.addoption(
         "--hostile", action="store_true", help="tests/hostile in its long form (marker hostile, and more rounds)"

@@ -215,6 +215,7 @@ def test_importing_the_daemon_and_the_command_line_loads_no_engine_library(modul
         assert not loaded & {"typer", "rich", "numpy"}
 
 
+@pytest.mark.alone("within 300 ms")
 @pytest.mark.parametrize("command", [["-c", "import assistant.daemon"], ["-m", "assistant", "--help"]])
 def test_the_daemon_and_the_help_start_within_300_ms(command: list[str]) -> None:
     times = []

@@ -152,6 +152,7 @@ def test_a_client_that_is_killed_cancels_its_query(place: Place) -> None:
     assert until(lambda: place.state() == "idle", 3)
 
 
+@pytest.mark.alone("how many may wait depends on how quickly it answers")
 @pytest.mark.engine
 def test_busy_and_cancel(place: Place) -> None:
     running = place.start("ask", STORY, "--no-speech", "--json")

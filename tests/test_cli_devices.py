@@ -66,6 +66,7 @@ def test_a_machine_without_devices_is_told_so(sound: SoundSystem) -> None:
     assert told(devices(sound, "test", "--json"), 7)["error"]["message"].startswith("no microphone was found")
 
 
+@pytest.mark.sound
 def test_test_hears_its_own_tone(sound: SoundSystem) -> None:
     with sound.loop_back():
         report = told(devices(sound, "test", "--json", "--seconds", "2"))

@@ -64,6 +64,7 @@ def models(model: Callable[[str], ModelInfo]) -> None:
         model(name)
 
 
+@pytest.mark.alone("memory at its limit")
 def test_a_spoken_question_is_answered_inside_a_small_cgroup(cgroup: Cgroup, tmp_path: Path) -> None:
     question = ["--wav", str(paths.data_file("question.wav")), "--out", str(tmp_path / "answer.wav")]
     cgroup.limit(800)

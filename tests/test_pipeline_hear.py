@@ -282,6 +282,7 @@ def test_a_worker_that_dies_while_somebody_speaks_is_replaced_and_hears_it_all(t
     run(test)
 
 
+@pytest.mark.alone("within 150 ms")
 @pytest.mark.parametrize("streams", [True, False])
 def test_a_cancel_while_somebody_speaks_ends_at_once_and_the_recogniser_serves_on(
     tmp_path: Path, streams: bool

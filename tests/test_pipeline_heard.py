@@ -86,6 +86,7 @@ def test_a_query_ends_when_its_answer_was_heard_and_holds_nothing_but_its_turn_m
     run(test)
 
 
+@pytest.mark.alone("takes less than 1.5 s in all")
 def test_the_time_that_an_answer_plays_is_not_the_assistants(tmp_path: Path) -> None:
     async def test() -> None:
         async with house(tmp_path, conversations=Conversations()) as one:

@@ -50,6 +50,7 @@ def send(place: Place, frames: tuple[int, ...], until: float, codes: set[str]) -
             codes.add(reply["data"]["code"] if reply else "none")
 
 
+@pytest.mark.alone("answers more than ten times within 0.6 s")
 @pytest.mark.parametrize(
     ("frames", "most_mib", "left_mib"),
     [

@@ -123,6 +123,7 @@ def test_a_daemon_that_stands_still_is_told_and_no_second_pipeline_starts(place:
 
 
 # --- the ledger of another version ----------------------------------------------------------------------------------
+@pytest.mark.alone("a daemon that starts removes what looks like no ledger")
 @pytest.mark.parametrize("verb", [["ps"], ["top", "--count", "1"]])
 @pytest.mark.parametrize("kind", ["later version", "other format", "shorter"])
 def test_a_daemon_of_another_version_is_not_taken_for_none(place: Place, verb: list[str], kind: str) -> None:

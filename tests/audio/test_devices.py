@@ -95,6 +95,7 @@ with Speaker(output_device(), lambda device, rate: open_speaker(device, rate, po
 """
 
 
+@pytest.mark.sound
 @pytest.mark.parametrize("only", [[], ["44100x2"], ["48000x1"]], ids=" ".join)
 def test_a_real_sound_system_plays_what_is_written(tmp_path: Path, only: list[str]) -> None:
     with SoundSystem(tmp_path) as sound, sound.recording() as spoken:

@@ -437,6 +437,7 @@ def test_a_device_that_pulls_while_others_push() -> None:
             assert np.count_nonzero(sound == 100 + number) >= 500
 
 
+@pytest.mark.alone("within a millisecond")
 def test_filling_is_cheap() -> None:
     mixer = Mixer()
     mixer.play("r", tone(440, 20, 22_050), 22_050)

@@ -112,6 +112,7 @@ def test_tones_that_it_cannot_take_out_are_refused() -> None:
     assert Notch(()).feed(b"\1\0" * 600) == b"\1\0" * 600
 
 
+@pytest.mark.alone("within half a millisecond")
 def test_it_costs_little() -> None:
     notch, block = Notch(), s16(np.random.default_rng(0).normal(0, 3000, 512))
     times = []

@@ -12,6 +12,8 @@ import pytest
 from tests.audio.streaming import Streaming, pitch, samples, tone
 from tests.sound import RATE, Sink, SoundSystem
 
+pytestmark = pytest.mark.sound
+
 
 @pytest.fixture
 def sound(tmp_path: Path) -> Iterator[SoundSystem]:

@@ -65,6 +65,7 @@ def test_phrases_are_what_people_say() -> None:
     assert {known.phrase(word) for word in known.names} == {"alexa", "hey jarvis", "hey mycroft", "okay nabu"}
 
 
+@pytest.mark.alone("processor time, which cores that are shared make longer")
 def test_two_words_take_less_than_a_hundredth_of_a_core() -> None:
     """Sound of ten seconds, faster than it comes; the best of three, since other work is not what is measured."""
     pcm = (np.random.default_rng(0).normal(0, 500, 160_000)).astype("<i2").tobytes()

@@ -143,6 +143,7 @@ def test_mappings_are_summed_by_name(tmp_path: Path) -> None:
 
 
 # --- the real thing -------------------------------------------------------------------------------------------------
+@pytest.mark.alone("of pages that others map too, a part is counted")
 @pytest.mark.engine
 @pytest.mark.slow
 @pytest.mark.timeout(120)

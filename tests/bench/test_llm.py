@@ -208,6 +208,7 @@ def test_the_last_cache_is_the_largest(tmp_path: Path) -> None:
     assert last_cache(tmp_path / "none") == 0
 
 
+@pytest.mark.alone("bandwidth of the memory")
 @pytest.mark.slow
 def test_this_machine_reads_some_gigabytes_in_a_second() -> None:
     bandwidth, size = read_bandwidth(1, times=1)
@@ -234,6 +235,7 @@ def test_the_word_table_is_found_and_costs_what_it_weighs(cheap: Options) -> Non
     assert str(found.rows) in llm_embedding.table(found)
 
 
+@pytest.mark.alone("bandwidth of the memory")
 @pytest.mark.engine
 @pytest.mark.slow
 @pytest.mark.timeout(120)
@@ -289,6 +291,7 @@ def test_only_modes_that_are_refused_change_the_answer(cheap: Options, mode: int
     assert (found.splits.as_we_cut[16].difference == 0) is agrees
 
 
+@pytest.mark.alone("memory at its limit")
 @pytest.mark.root
 @pytest.mark.engine
 @pytest.mark.slow

@@ -152,6 +152,7 @@ def seen(model: Callable[[str], ModelInfo]) -> Recorded:
     return record(paths.data_file("question.wav"), [], settle_s=0.4)
 
 
+@pytest.mark.alone("of pages that others map too, a part is counted")
 @pytest.mark.engine
 @pytest.mark.timeout(60)
 def test_a_spoken_query_is_seen_from_outside(seen: Recorded) -> None:
@@ -173,6 +174,7 @@ def test_a_spoken_query_is_seen_from_outside(seen: Recorded) -> None:
     assert "published" in table(found)
 
 
+@pytest.mark.alone("looks at the same query")
 @pytest.mark.engine
 @pytest.mark.timeout(60)
 def test_the_plot_needs_nothing_but_itself(seen: Recorded, tmp_path: Path) -> None:
@@ -189,6 +191,7 @@ def test_the_plot_needs_nothing_but_itself(seen: Recorded, tmp_path: Path) -> No
         assert word in text
 
 
+@pytest.mark.alone("looks at the same query")
 @pytest.mark.engine
 @pytest.mark.timeout(60)
 def test_a_budget_in_range_is_drawn_and_another_is_told(seen: Recorded) -> None:
@@ -200,6 +203,7 @@ def test_a_budget_in_range_is_drawn_and_another_is_told(seen: Recorded) -> None:
     assert "usable budget</text>" in near
 
 
+@pytest.mark.alone("looks at the same query")
 @pytest.mark.engine
 @pytest.mark.timeout(60)
 def test_a_plot_that_cannot_be_written_is_a_typed_error(seen: Recorded, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import signal
@@ -20,7 +21,7 @@ from assistant.memory_orchestrator.probe import Usage
 from assistant.messages import STAGE_ORDER, Stage
 from assistant.query import Answer, Query
 
-OWNER = f"faults-{os.getpid()}"
+_numbers = itertools.count(1)
 
 
 class Ear:
@@ -46,8 +47,8 @@ def query() -> Query:
 
 
 class House:
-    def __init__(self, assistant: Assistant) -> None:
-        self.assistant = assistant
+    def __init__(self, assistant: Assistant, ledger: str) -> None:
+        self.assistant, self._ledger = assistant, ledger
         self.holdings = assistant.memory.holdings
         self.events: list[tuple[str, dict[str, Any]]] = []
 
@@ -79,7 +80,7 @@ class House:
         await self._settled()
         entries = self.holdings.entries
         assert all(entry.users == 0 for entry in entries.values()), entries
-        view = LedgerReader(segment_name(OWNER)).read()
+        view = LedgerReader(self._ledger).read()
         assert {row.stage: row.pid for row in view.rows} == {name: one.thing.pid for name, one in entries.items()}
         assert all(row.state in (RowState.IDLE, RowState.PREPARED) for row in view.rows), view.rows
         held = sum((entry.sample.now for entry in entries.values()), Usage()).total
@@ -97,9 +98,10 @@ class House:
 @asynccontextmanager
 async def house(*sets: str) -> AsyncIterator[House]:
     settings = config.load(sets, files=[], environ={})
-    async with Assistant(settings, owner=OWNER) as assistant:
-        yield House(assistant)
-    assert not (SHM / segment_name(OWNER)).exists()
+    owner = f"faults-{os.getpid()}-{next(_numbers)}"
+    async with Assistant(settings, owner=owner) as assistant:
+        yield House(assistant, segment_name(owner))
+    assert not (SHM / segment_name(owner)).exists()
 
 
 def children(pid: int) -> list[int]:

@@ -110,6 +110,7 @@ def test_a_daemon_that_is_killed_leaves_no_process_and_the_next_one_starts(fault
 
 def test_of_two_daemons_started_at_once_one_serves_and_one_says_why_not(tmp_path: Path, fault_times: int) -> None:
     environment = {**os.environ, "ASSISTANT_AUDIO_ENABLED": "false", "XDG_RUNTIME_DIR": str(tmp_path)}
+    environment["XDG_STATE_HOME"] = str(tmp_path / "state")  # the timers of the user may be kept by another daemon
     for _ in range(fault_times):
         both = [
             subprocess.Popen(

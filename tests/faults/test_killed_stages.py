@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -22,10 +22,25 @@ from tests.faults.house import House, house
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def models(model: Callable[[str], ModelInfo]) -> None:
     for name in ("whisper-tiny.en", "smollm2-135m-instruct", "en_US-joe-medium"):
         model(name)
+
+
+@pytest.fixture(scope="module")
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def shared(runner: asyncio.Runner, models: None) -> Iterator[House]:
+    """One house for all faults, since its start takes as long as two queries: what one leaves, the next one finds."""
+    entered = house()
+    one = runner.run(entered.__aenter__())
+    yield one
+    runner.run(entered.__aexit__(None, None, None))
 
 
 def loading(entry: Entry) -> bool:
@@ -48,52 +63,57 @@ async def next_query_succeeds(one: House) -> None:
 @pytest.mark.parametrize("stage", STAGE_ORDER)
 @pytest.mark.parametrize(("moment", "within_s"), [(loading, 0.08), (working, 0.15)])
 def test_a_stage_killed_during_a_query(
-    stage: Stage, moment: Callable[[Entry], bool], within_s: float, fault_times: int
+    runner: asyncio.Runner,
+    shared: House,
+    stage: Stage,
+    moment: Callable[[Entry], bool],
+    within_s: float,
+    fault_times: int,
 ) -> None:
     async def test() -> None:
         killed = 0
-        async with house() as one:
-            await next_query_succeeds(one)
-            for _ in range(fault_times):
-                if moment is loading:
-                    await one.unload_all()
-                killer = asyncio.create_task(one.kill_when(stage, moment, within_s))
-                answer = await one.ask()
-                if killer.done():
-                    killed += await killer
-                killer.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await killer
-                if answer.error is not None:
-                    assert isinstance(answer.error, StageDied), answer.error
-                    assert answer.error.stage == stage.value
-                await next_query_succeeds(one)
+        for _ in range(fault_times):
+            if moment is loading:
+                await shared.unload_all()
+            killer = asyncio.create_task(shared.kill_when(stage, moment, within_s))
+            answer = await shared.ask()
+            if killer.done():
+                killed += await killer
+            killer.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await killer
+            if answer.error is not None:
+                assert isinstance(answer.error, StageDied), answer.error
+                assert answer.error.stage == stage.value
+            await next_query_succeeds(shared)
         assert killed, "the moment never came"
 
-    asyncio.run(test())
+    runner.run(test())
 
 
 @pytest.mark.parametrize("stage", STAGE_ORDER)
-def test_a_stage_killed_at_rest_is_not_missed(stage: Stage, fault_times: int) -> None:
+def test_a_stage_killed_at_rest_is_not_missed(
+    runner: asyncio.Runner, shared: House, stage: Stage, fault_times: int
+) -> None:
     async def test() -> None:
-        async with house() as one:
-            await next_query_succeeds(one)
-            for _ in range(fault_times):
-                assert await one.kill_when(stage, lambda entry: entry.state is RowState.IDLE, 0.02)
-                await next_query_succeeds(one)
+        await next_query_succeeds(shared)  # all of them are there
+        for _ in range(fault_times):
+            assert await shared.kill_when(stage, lambda entry: entry.state is RowState.IDLE, 0.02)
+            await next_query_succeeds(shared)
 
-    asyncio.run(test())
+    runner.run(test())
 
 
-def test_the_fork_server_killed_takes_nothing_with_it_for_good(fault_times: int) -> None:
+def test_the_fork_server_killed_takes_nothing_with_it_for_good(
+    runner: asyncio.Runner, shared: House, fault_times: int
+) -> None:
     async def test() -> None:
-        async with house() as one:
-            for _ in range(fault_times):
-                os.kill(one.assistant.fork_server_pid, signal.SIGKILL)
-                await asyncio.sleep(0.05)
-                await next_query_succeeds(one)
+        for _ in range(fault_times):
+            os.kill(shared.assistant.fork_server_pid, signal.SIGKILL)
+            await asyncio.sleep(0.05)
+            await next_query_succeeds(shared)
 
-    asyncio.run(test())
+    runner.run(test())
 
 
 def test_a_sequential_budget_survives_the_same(fault_times: int) -> None:

@@ -172,4 +172,4 @@ def test_the_kernels_oom_kill_is_a_typed_error(tmp_path: Path, fault_times: int)
         except UsageError as error:
             pytest.skip(error.message)
 
-    run_faults(tmp_path, fault_times, fault, budget_mib=2000)
+    run_faults(tmp_path, fault_times, fault, budget_mib=600, margin_mib=200)

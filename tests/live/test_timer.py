@@ -13,7 +13,9 @@ from assistant.messages_timers import TimerStatus
 from tests.api.daemon_process import until
 from tests.live.living import PATIENCE_S, QUIET, Living, living, loudness, recording, room, words_of
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(120), pytest.mark.usefixtures("speech")]
+pytestmark = [
+    pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(120), pytest.mark.usefixtures("speech"), pytest.mark.sound
+]  # fmt: skip
 
 
 def timers(one: Living) -> tuple[TimerStatus, ...]:

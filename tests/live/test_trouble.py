@@ -16,7 +16,9 @@ from assistant.errors import BusyNow, DeviceError
 from tests.live.living import Living, living, recording, room, spoken, words_of
 from tests.sound import SoundSystem
 
-pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(120), pytest.mark.usefixtures("speech")]
+pytestmark = [
+    pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(120), pytest.mark.usefixtures("speech"), pytest.mark.sound
+]  # fmt: skip
 
 QUESTION = ("wake_hey_jarvis_1.wav", "cmd_r3_what_time_is_it.wav")
 STORY = "The ship lay in the harbour, and nobody knew where it had come from. " * 4

@@ -22,6 +22,7 @@ from tests.sound import SoundSystem
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(120), pytest.mark.usefixtures("speech")]
 
 
+@pytest.mark.alone("of the processor, some percent")
 def test_waiting_takes_little(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with SoundSystem(tmp_path) as sound:
         found = measure(8, (), sound.environ)

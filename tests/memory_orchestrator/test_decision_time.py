@@ -25,6 +25,7 @@ async def times_ms(work: Callable[[], Coroutine[Any, Any, object]]) -> float:
     return median(times)
 
 
+@pytest.mark.alone("within a millisecond")
 def test_the_decision_about_a_lease_takes_a_millisecond(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async def test() -> None:
         async with orchestrator(tmp_path) as memory:

@@ -38,10 +38,11 @@ def whole(seen: LedgerView) -> bool:
     return len(figures) == 1
 
 
-def child(code: str, tmp_path: Path) -> subprocess.Popen[str]:
+def child(code: str, tmp_path: Path, stdin: int | None = None) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", f"from tests.memory_orchestrator.test_ledger import *\n{code}", str(tmp_path)],
         cwd=ROOT,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -265,7 +266,7 @@ def test_a_hundred_thousand_writes_and_no_torn_read(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_a_writer_killed_at_any_moment_is_taken_over(tmp_path: Path) -> None:
-    for wait_ms in range(20):
+    for wait_ms in range(0, 20, 2):
         dead = child(
             "import itertools\n"
             "writer = LedgerWriter('a', Path(sys.argv[1]))\n"
@@ -296,18 +297,28 @@ def test_of_many_who_want_the_same_ledger_at_once_one_gets_it(tmp_path: Path, le
             child(
                 "LedgerWriter('a', Path(sys.argv[1]))\nos.kill(os.getpid(), signal.SIGKILL)\n", tmp_path
             ).communicate()
-        go = time.monotonic() + 2
         rivals = [
             child(
-                f"while time.monotonic() < {go}: pass\n"
+                "print('ready', flush=True)\n"
+                "go = float(input())\n"
+                "while time.monotonic() < go: pass\n"
                 "try: LedgerWriter('a', Path(sys.argv[1]))\n"
                 "except AssistantError as error: print(error.code, flush=True); sys.exit()\n"
                 "print('mine', flush=True)\n"
                 "time.sleep(30)\n",
                 tmp_path,
+                stdin=subprocess.PIPE,
             )
             for _ in range(3)
         ]
+        for rival in rivals:
+            assert rival.stdout is not None
+            assert rival.stdout.readline() == "ready\n"
+        go = time.monotonic() + 0.05
+        for rival in rivals:
+            assert rival.stdin is not None
+            rival.stdin.write(f"{go}\n")
+            rival.stdin.flush()
         said = []
         for rival in rivals:
             assert rival.stdout is not None

@@ -42,6 +42,7 @@ def pressure(avg10: str) -> str:
     return f"some avg10={avg10} avg60=1.00 avg300=0.50 total=34486\nfull avg10=99.00 avg60=9.00 avg300=9.00 total=1"
 
 
+@pytest.mark.alone("within 10 ms")
 def test_this_machine_says_something_plausible_and_quickly() -> None:
     sensors = Sensors()
     seen = sensors.read()

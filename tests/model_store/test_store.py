@@ -31,6 +31,7 @@ def test_a_whole_model_is_described(here: World) -> None:
     assert len(info.digest) == 64
 
 
+@pytest.mark.alone("within two milliseconds")
 def test_it_takes_less_than_two_milliseconds(here: World) -> None:
     store = here.store()
     took = []

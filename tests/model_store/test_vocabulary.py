@@ -35,6 +35,7 @@ def test_gives_bytes_and_facts(tmp_path: Path) -> None:
             vocabulary.bytes_of(outside)
 
 
+@pytest.mark.alone("within 10 ms")
 def test_opens_150_000_tokens_in_a_moment(tmp_path: Path) -> None:
     model(tmp_path, [b"token%d" % i for i in range(150_000)])
     took = []

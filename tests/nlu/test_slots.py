@@ -123,6 +123,7 @@ def test_ten_thousand_words_are_done_at_once(intent: str, text: str) -> None:
     assert time.perf_counter() - started < 0.5
 
 
+@pytest.mark.alone("within five milliseconds")
 def test_a_sentence_takes_little_time() -> None:
     started = time.perf_counter()
     for intent, text, _ in CASES:

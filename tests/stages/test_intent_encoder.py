@@ -74,6 +74,7 @@ def test_odd_text_is_no_command(classifier: SentenceClassifier, text: str) -> No
     assert classifier.classify(text).name is None
 
 
+@pytest.mark.alone("within half a second")
 def test_ten_thousand_words_take_no_longer_than_a_long_sentence(classifier: SentenceClassifier) -> None:
     started = time.perf_counter()
     found = classifier.classify("turn on the light " * 2500)
@@ -106,6 +107,7 @@ def test_the_model_is_small() -> None:
     )
 
 
+@pytest.mark.alone("loads and answers within milliseconds")
 def test_it_is_quick_and_light() -> None:
     """In a process of its own: what it takes beyond the libraries, the time to be ready and of a sentence."""
     code = f"""

@@ -215,6 +215,7 @@ def test_normalising_is_done_once(text: str) -> None:
     assert normalise(normalise(text)) == normalise(text)
 
 
+@pytest.mark.alone("within five milliseconds")
 def test_a_request_takes_less_than_five_milliseconds(engine: TemplateIntent) -> None:
     texts = ["what time is it", "What is the capital of France?", "could you please tell me what today's date is"]
     times = []

@@ -290,6 +290,7 @@ def test_a_cancel_at_any_step_leaves_a_slot_that_answers_right(llm: ModelInfo, c
     with_worker(llm, cache, test, slots=1, kv_dir=kv)
 
 
+@pytest.mark.alone("within 150 ms")
 def test_a_cancel_in_a_rest_is_heard_at_once(llm: ModelInfo, cache: Path) -> None:
     async def test(worker: Any) -> None:
         stream = worker.run(question(LONG, duty=0.05, prefill_chunk=64), 30)
@@ -305,6 +306,7 @@ def test_a_cancel_in_a_rest_is_heard_at_once(llm: ModelInfo, cache: Path) -> Non
     with_worker(llm, cache, test)
 
 
+@pytest.mark.alone("compares two times")
 def test_duty_makes_work_slower_and_changes_no_word(llm: ModelInfo, cache: Path) -> None:
     async def test(worker: Any) -> None:
         await collect(worker, question(LONG[:500], max_new_tokens=8))
@@ -385,6 +387,7 @@ def test_weights_that_are_replaced_while_loaded_are_noticed(llm: ModelInfo, cach
 
 
 # --- variants -------------------------------------------------------------------------------------------------------
+@pytest.mark.alone("compares two times")
 def test_the_emergency_form_is_faster_and_needs_little_more_memory(llm: ModelInfo, cache: Path, kv: str) -> None:
     async def test(worker: Any) -> None:
         speeds: dict[str, float] = {}

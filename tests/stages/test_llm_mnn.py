@@ -71,6 +71,7 @@ def test_a_conversation_before_leaves_no_trace(llm: ModelInfo, cache: Path) -> N
     with_worker(llm, cache, test)
 
 
+@pytest.mark.alone("within 150 ms")
 def test_a_cancel_takes_effect_within_150_ms_and_the_next_answer_is_right(llm: ModelInfo, cache: Path) -> None:
     async def test(worker: Any) -> None:
         expected = text_of(await collect(worker, question(FRANCE, max_new_tokens=12)))

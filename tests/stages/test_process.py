@@ -97,6 +97,7 @@ def test_a_failed_request_is_typed(how: str, error: type[StageError]) -> None:
     run(test)
 
 
+@pytest.mark.alone("within 150 ms")
 def test_leaving_early_cancels_within_150_ms_and_the_worker_serves_on() -> None:
     async def test() -> None:
         async with worker("slow") as one:

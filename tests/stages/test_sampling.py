@@ -77,6 +77,7 @@ def test_any_settings_give_a_token_of_the_vocabulary(
     assert 0 <= sampler.choose(logits(*values), [0]) < len(values)
 
 
+@pytest.mark.alone("within a millisecond")
 def test_a_token_of_a_50k_vocabulary_costs_at_most_a_millisecond() -> None:
     values = np.random.default_rng(0).normal(size=50_000).astype(np.float32)
     sampler = Sampler(Sampling(temperature=0.8, seed=1))

@@ -126,6 +126,7 @@ def test_an_engine_that_hangs_over_sound_is_found_out(pause_s: float) -> None:
     run(test)
 
 
+@pytest.mark.alone("within 150 ms")
 def test_a_cancel_while_it_waits_for_sound_ends_it_at_once_and_it_serves_on() -> None:
     async def test() -> None:
         async with worker() as one:
