@@ -14,9 +14,9 @@ from assistant.audio.front_messages import EndpointSettings
 from assistant.audio.vad import WINDOW_S, speech_probabilities
 from tests.speech_corpus import SYNTHETIC, clip_pcm, to_pcm
 
-NORMAL = EndpointSettings()
-RELAXED = EndpointSettings(end_silence_s=1.25)
-AGGRESSIVE = EndpointSettings(end_silence_s=0.25)
+NORMAL = EndpointSettings(pause_s=0.3)
+RELAXED = EndpointSettings(pause_s=0.3, end_silence_s=1.25)
+AGGRESSIVE = EndpointSettings(pause_s=0.3, end_silence_s=0.25)
 STEP = 0.01
 
 
@@ -42,6 +42,11 @@ def events(*parts: tuple[float, float | bool], settings: EndpointSettings = NORM
 def test_a_sentence_begins_pauses_and_ends(settings: EndpointSettings, silence: float) -> None:
     told = events((0.5, 0.0), (1.0, 0.9), (3.0, 0.0), settings=settings)
     assert told == [("speech", 0.8), ("pause", 1.8), ("end:silence", round(1.5 + silence, 3))]
+
+
+def test_recognition_begins_after_a_fifth_of_a_second() -> None:
+    told = events((0.5, 0.0), (1.0, 0.9), (3.0, 0.0), settings=EndpointSettings())
+    assert told == [("speech", 0.8), ("pause", 1.7), ("end:silence", 2.2)]
 
 
 def test_an_end_that_comes_before_a_pause_needs_none() -> None:
