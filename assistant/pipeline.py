@@ -1,9 +1,9 @@
 """One query through the stages: speech → transcript → intent → skill or LLM → speech. Ends every query exactly once.
 
 Each stage is leased for as long as it works and no longer; what comes next is made ready meanwhile, as far as the
-ledger admits. LLM and TTS are leased together when they fit together, and the answer is then spoken while the LLM still
-decodes; else one after the other. Whatever happens, the caller gets a `QueryReport`; only a cancel is raised, after its
-report was handed to `on_event`. What was said stays in the query's conversation, if it has one.
+ledger admits. The answer is spoken while the LLM still decodes where the voice fits beside it; else one after the
+other. Whatever happens, the caller gets a `QueryReport`; only a cancel is raised, after its report was handed to
+`on_event`. What was said stays in the query's conversation, if it has one.
 """
 
 from __future__ import annotations

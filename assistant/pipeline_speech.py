@@ -17,10 +17,9 @@ Pieces = asyncio.Queue[str | None]
 """Parts of a reply on their way to the voice; None = that was all."""
 
 
-def put(pieces: Pieces | None, texts: Iterable[str | None]) -> None:
-    if pieces is not None:
-        for text in texts:
-            pieces.put_nowait(text)
+def put(pieces: Pieces, texts: Iterable[str | None]) -> None:
+    for text in texts:
+        pieces.put_nowait(text)
 
 
 def pieces_of(reply: str) -> Pieces:
