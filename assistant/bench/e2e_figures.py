@@ -1,4 +1,4 @@
-"""What the runs of `bench e2e` amount to: medians, ratios, targets, and the table. Pure.
+"""What the runs of `bench e2e` amount to: medians, ratios and targets. Pure.
 
 Ratios compare the same recordings: those that our side answered with the LLM, and those that it handled by a local
 command, each with what the naive way took for them. A recording that failed anywhere is in no figure.

@@ -19,6 +19,7 @@ import msgspec
 from assistant import paths
 from assistant.bench.e2e_child import Answered, Answers, Order
 from assistant.bench.e2e_speech import Utterance, written
+from assistant.bench.naive import Told
 from assistant.bench.observer import Reading, TreeLog
 from assistant.errors import EngineFailed
 
@@ -108,8 +109,8 @@ class Processes:
         files = written(one, self._folder)
         warm = ["--warm", str(files.half)] if state == "warm" else []
         told, readings = self._run("assistant.bench.naive", [str(files.cut), *warm], observed)
-        naive = msgspec.json.decode(told, type=NaiveTold)
-        return of_naive(one, naive, peak(between(readings, naive.began_ns / 1e9, naive.ended_ns / 1e9)))
+        naive = msgspec.json.decode(told, type=Told)
+        return of_naive(one, naive, peak(between(readings, naive["began_ns"] / 1e9, naive["ended_ns"] / 1e9)))
 
     def _run(self, module: str, arguments: Sequence[str], observed: bool) -> tuple[str, list[Reading]]:
         command = [sys.executable, "-m", module, *arguments]
@@ -132,18 +133,6 @@ class Processes:
             said = errors.strip().rpartition("\n")[2] or last or "no output"
             raise EngineFailed(f"{module} failed ({child.returncode}): {said.removeprefix('error: ')}")
         return last, readings
-
-
-class NaiveTold(msgspec.Struct, frozen=True, kw_only=True):
-    """`naive.Told`."""
-
-    first_audio_ms: float
-    total_ms: float
-    began_ns: int
-    ended_ns: int
-    stages: dict[str, float]
-    transcript: str
-    reply: str
 
 
 def of_ours(one: Utterance, answered: Answered, pressed: Sequence[str] = (), peak_mib: float = 0.0) -> Taken:
@@ -177,19 +166,19 @@ def of_ours(one: Utterance, answered: Answered, pressed: Sequence[str] = (), pea
     )
 
 
-def of_naive(one: Utterance, told: NaiveTold, peak_mib: float = 0.0) -> Taken:
+def of_naive(one: Utterance, told: Told, peak_mib: float = 0.0) -> Taken:
     """It is handed the recording when speech ends, without a silence."""
-    spoke = told.first_audio_ms > 0
+    spoke = told["first_audio_ms"] > 0
     return Taken(
         file=one.file.name,
         outcome="answered" if spoke else "failed",
         code="" if spoke else "no-sound",
-        first_audio_ms=told.first_audio_ms,
-        with_silence_ms=told.first_audio_ms,
-        stages=told.stages,
+        first_audio_ms=told["first_audio_ms"],
+        with_silence_ms=told["first_audio_ms"],
+        stages=told["stages"],
         peak_mib=peak_mib,
-        transcript=told.transcript,
-        reply=told.reply,
+        transcript=told["transcript"],
+        reply=told["reply"],
     )
 
 

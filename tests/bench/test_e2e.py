@@ -11,9 +11,10 @@ import pytest
 from assistant import paths
 from assistant.audio.front_messages import EndpointSettings
 from assistant.bench import e2e, e2e_figures
-from assistant.bench.e2e_runs import NaiveTold, Processes, Taken, between, of_naive, of_ours, peak
+from assistant.bench.e2e_runs import Processes, Taken, between, of_naive, of_ours, peak
 from assistant.bench.e2e_speech import Utterance, utterances
 from assistant.bench.e2e_table import table
+from assistant.bench.naive import Told
 from assistant.errors import EngineFailed
 from assistant.messages import Outcome
 from tests.bench.e2e_runs import SPOKEN, answered, seen, taken, timed, watched
@@ -240,5 +241,5 @@ def test_a_side_that_ends_badly_says_why(tmp_path: Path) -> None:
 
 
 def test_a_naive_run_without_sound_has_failed() -> None:
-    told = NaiveTold(first_audio_ms=0, total_ms=10, began_ns=0, ended_ns=1, stages={}, transcript="", reply="")
+    told = Told(first_audio_ms=0, total_ms=10, began_ns=0, ended_ns=1, stages={}, transcript="", reply="")
     assert of_naive(SPOKEN, told).outcome == "failed"
