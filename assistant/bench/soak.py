@@ -27,7 +27,7 @@ import msgspec
 from assistant.api.client import Client
 from assistant.bench import mix, soak_rest
 from assistant.bench.cgroups import MemoryCgroup
-from assistant.bench.daemons import SERVICE, OwnDaemon, terminable
+from assistant.bench.daemons import OwnDaemon, terminable
 from assistant.bench.load import Target
 from assistant.bench.output import judge, said, say_aside
 from assistant.bench.soak_actors import ENDS_S, KINDS, Actor, Asker, Gate, Subscriber, TimerKeeper, Watcher
@@ -101,8 +101,6 @@ class Plan:
     faults: bool = True
     kinds: tuple[str, ...] = KINDS
     """What is asked."""
-    module: str = SERVICE
-    """The daemon's main."""
 
 
 def measure(plan: Plan, sets: Sequence[str] = ()) -> Soak:
@@ -119,7 +117,6 @@ def measure(plan: Plan, sets: Sequence[str] = ()) -> Soak:
             [*limits, "memory.keep_alive_s=-1", *sets],
             procs=group.procs if group else None,
             environ={**os.environ, "XDG_STATE_HOME": state},
-            module=plan.module,
         ) as daemon,
     ):
         gate, witness, watched = Gate(), Witness(daemon.folder), Watched(daemon)
@@ -165,17 +162,13 @@ def measure(plan: Plan, sets: Sequence[str] = ()) -> Soak:
 @contextlib.contextmanager
 def _own_cgroup() -> Iterator[MemoryCgroup | None]:
     """None where none can be made: then no limit is lowered."""
-    group = MemoryCgroup(f"assistant-soak-{os.getpid()}", ROOMY)
-    try:
-        group.__enter__()
-    except UsageError as error:
-        say_aside(f"no memory limit is lowered: {error.message}")
-        yield None
-        return
-    try:
+    with contextlib.ExitStack() as stack:
+        group = None
+        try:
+            group = stack.enter_context(MemoryCgroup(f"assistant-soak-{os.getpid()}", ROOMY))
+        except UsageError as error:
+            say_aside(f"no memory limit is lowered: {error.message}")
         yield group
-    finally:
-        group.__exit__(None, None, None)
 
 
 def _run(

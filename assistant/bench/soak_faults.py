@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -92,7 +92,7 @@ def undisturbed(did: Did, faults: Sequence[Fault]) -> bool:
 class Harm(Actor):
     def __init__(
         self, folder: Path, gate: Gate, seed: int, pid: int, ledger: LedgerReader, group: MemoryCgroup | None,
-        every_s: float, kinds: Collection[str] = tuple(_OFTEN),
+        every_s: float,
     ) -> None:  # fmt: skip
         """`pid`: of the daemon. `group`: the cgroup it lives in, if it has one. `every_s`: mean time from fault to
         fault."""
@@ -101,11 +101,11 @@ class Harm(Actor):
         self.calm = False
         """It does nothing just now."""
         self._pid, self._ledger, self._group, self._every_s = pid, ledger, group, every_s
-        self._kinds = [kind for kind in kinds if group is not None or kind != "limit"]
+        self._kinds = [kind for kind in _OFTEN if group is not None or kind != "limit"]
 
     def act(self, client: Client) -> None:
         self._wait(self._every_s * 2 * self._dice.random())
-        if self._gate.closed or self.calm or not self._kinds:
+        if self._gate.closed or self.calm:
             return
         kind = self._dice.choices(self._kinds, [_OFTEN[one] for one in self._kinds])[0]
         begin, stage = time.monotonic(), None

@@ -16,6 +16,7 @@ from assistant.bench.daemons import OwnDaemon
 from assistant.bench.memory_phases import TRUTH_TARGET_PERCENT
 from assistant.bench.observer import Reading, accounted, descendants, read_tree
 from assistant.errors import AssistantError, EngineFailed, NotRunning
+from assistant.machine import lines_of
 from assistant.memory_orchestrator.ledger import SHM, LedgerView, RowState, segment_name
 from assistant.messages import STAGE_ORDER, Stage
 
@@ -125,9 +126,9 @@ def read(daemon: Watched, place: Place, *, unload: bool) -> Rest:
 def _quiet(daemon: Watched) -> bool:
     give_up = time.monotonic() + _QUIET_S
     while time.monotonic() < give_up:
-        rows = daemon.view().rows
-        settled = all(row.state in (RowState.IDLE, RowState.PREPARED) for row in rows)
-        if settled and not _strangers(daemon, daemon.view()):
+        view = daemon.view()
+        settled = all(row.state in (RowState.IDLE, RowState.PREPARED) for row in view.rows)
+        if settled and not _strangers(daemon, view):
             return True
         time.sleep(_LOOK_S)
     return False
@@ -167,10 +168,7 @@ def _strangers(daemon: Watched, view: LedgerView) -> list[str]:
 
 
 def _stat(pid: int) -> list[str]:
-    try:
-        return (_PROC / str(pid) / "stat").read_text("ascii", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return []
+    return "".join(lines_of(_PROC / str(pid) / "stat")).rpartition(")")[2].split()
 
 
 def _parent(pid: int) -> int:

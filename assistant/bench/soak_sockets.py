@@ -34,7 +34,7 @@ def _connected(path: Path, kind: int) -> Iterator[zmq.Socket[bytes]]:
     try:
         socket = context.socket(kind)
         socket.setsockopt(zmq.LINGER, 0)
-        socket.connect(f"ipc://{path}")
+        socket.connect(sockets.ipc(path))
         yield socket
     finally:
         context.destroy(linger=0)
