@@ -69,7 +69,7 @@ def _version(context: typer.Context, value: bool) -> None:
         if as_json:
             cli_output.emit(found)
         else:
-            cli_output.show("\n".join(f"{name} {version or 'is not installed'}" for name, version in found.items()))
+            cli_output.show("\n".join(versions.lines(found)))
     raise typer.Exit
 
 

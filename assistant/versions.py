@@ -32,6 +32,11 @@ def installed(of: Installed = metadata.distribution) -> dict[str, str | None]:
     return found
 
 
+def lines(found: dict[str, str | None]) -> list[str]:
+    """For people: "MNN 3.2.0", "vosk is not installed"."""
+    return [f"{name} {version or 'is not installed'}" for name, version in found.items()]
+
+
 def _libzmq(package: metadata.Distribution) -> str | None:
     for file in package.files or ():
         if match := _LIBZMQ.match(file.name):

@@ -27,7 +27,7 @@ def look_at_versions(scene: Scene) -> Iterator[Finding]:
     troubles = [*python(sys.version_info[:2]), *packages(required(), metadata.version)]
     yield from troubles
     if not troubles:
-        yield Finding("versions", "ok", ", ".join(_shown()))
+        yield Finding("versions", "ok", ", ".join([*versions.lines(versions.installed()), _kernel()]))
 
 
 def required() -> list[tuple[str, str]]:
@@ -59,8 +59,6 @@ def packages(pinned: Iterable[tuple[str, str]], version_of: VersionOf) -> Iterat
             yield Finding("package-version", "advice", text, f"{install} {name}=={wanted}")
 
 
-def _shown() -> Iterator[str]:
-    for name, version in versions.installed().items():
-        yield f"{name} {version or 'is not installed'}"
+def _kernel() -> str:
     kernel = os.uname()
-    yield f"{kernel.sysname} {kernel.release} {kernel.machine}"
+    return f"{kernel.sysname} {kernel.release} {kernel.machine}"
