@@ -7,15 +7,13 @@ limit; a thread that hangs in the kernel ends with the process.
 from __future__ import annotations
 
 import queue
-import shlex
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from assistant.doctor.findings import Finding
-from assistant.doctor.scene import Scene
+from assistant.doctor.scene import Scene, reinstall
 from assistant.errors import AssistantError
 
 LIMIT_S = 8.0
@@ -66,8 +64,8 @@ def _start(check: Check, scene: Scene) -> queue.SimpleQueue[list[Finding]]:
 
 def _unseen(check: Check, error: BaseException) -> Finding:
     if isinstance(error, ImportError):
-        fix = f"{shlex.quote(sys.executable)} -m pip install --force-reinstall local-voice-assistant"
-        return Finding("package-missing", "problem", f"{check.name} could not be looked at: {error}", fix)
+        text = f"{check.name} could not be looked at: {error}"
+        return Finding("package-missing", "problem", text, reinstall())
     told = error.message if isinstance(error, AssistantError) else f"{type(error).__name__}: {error}"
     return Finding("not-looked-at", "problem", f"{check.name} could not be looked at: {told}", "see docs/doctor.md")
 

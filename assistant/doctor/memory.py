@@ -123,7 +123,7 @@ def swaps(scene: Scene) -> list[Swap]:
 
 def look_at_swap(scene: Scene) -> Iterator[Finding]:
     found = swaps(scene)
-    total = scene.memory().get("MemTotal", 0)
+    total = Probe(scene.root).machine().total
     troubles = [*_troubles(scene, found, total)]
     yield from troubles
     if not troubles:
@@ -135,7 +135,7 @@ def _troubles(scene: Scene, found: list[Swap], total: int) -> Iterator[Finding]:
     size, used = sum(one.size for one in found), sum(one.used for one in found)
     if size and used > size * _SWAP_FULL:
         yield Finding("swap-full", "advice", f"{mib(used)} of {mib(size)} of swap are used", "assistant unload")
-    if not 0 < total <= BOARD:
+    if total > BOARD:
         return
     zram = [one for one in found if one.zram]
     if not found:
@@ -171,7 +171,7 @@ def look_at_huge_pages(scene: Scene) -> Iterator[Finding]:
     file = "sys/kernel/mm/transparent_hugepage/enabled"
     told = "".join(lines_of(scene.root / file))
     chosen = told.partition("[")[2].partition("]")[0]
-    if chosen == "always" and 0 < scene.memory().get("MemTotal", 0) <= 2 * BOARD:
+    if chosen == "always" and Probe(scene.root).machine().total <= 2 * BOARD:
         yield Finding(
             "huge-pages-always", "advice", "transparent huge pages are used for everything (always)",
             f"echo madvise | sudo tee /{file}",

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from assistant.audio import wake_files
 from assistant.config import Config
 from assistant.doctor.findings import Finding
-from assistant.doctor.scene import Scene, mib
+from assistant.doctor.scene import Scene, mib, reinstall
 from assistant.errors import AssistantError, ModelError
 from assistant.messages import STAGE_ORDER, Stage
 from assistant.model_store import manifest as manifests
@@ -73,9 +73,7 @@ def look_at_models(scene: Scene) -> Iterator[Finding]:
     try:
         _ = store.catalog
     except AssistantError as error:
-        yield Finding(
-            "models-unreadable", "problem", error.message, "pip install --force-reinstall local-voice-assistant"
-        )
+        yield Finding("models-unreadable", "problem", error.message, reinstall())
         return
     needed = list(dict.fromkeys(wanted(scene.config)))
     troubles = [finding for one in needed for finding in _model(store, one)]
@@ -158,7 +156,7 @@ def look_at_caches(scene: Scene) -> Iterator[Finding]:
         size += (bytes_of := _size(folder))
         if folder in mine:
             cache, name = mine[folder]
-            if not _whole(cache):
+            if cache.find(touch=False) is None:
                 troubles.append(_damaged(cache, name))
         elif _unused(folder):
             troubles.append(_stale(folder, bytes_of))
@@ -184,13 +182,9 @@ def _expected(store: ModelStore, root: Path) -> Iterator[tuple[str, Derived]]:
                 yield name, tts_piper_cache.cache_of(config, folder / f"{name}.onnx", version)
 
 
-def _whole(cache: Derived) -> bool:
-    return cache.find(touch=False) is not None
-
-
 def _damaged(cache: Derived, name: str) -> Finding:
     def mend() -> str:
-        cache.drop()
+        _remove(cache.path)
         return f"removed {cache.path}"
 
     return Finding(

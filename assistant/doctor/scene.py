@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from assistant import paths
 from assistant.config import Config
-from assistant.machine import lines_of
 
 MIB = 1024 * 1024
 BOARD = 3 * 1024 * MIB
@@ -39,15 +40,6 @@ class Scene:
     """As far as it could be read."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
-    def memory(self) -> dict[str, int]:
-        """/proc/meminfo, in bytes."""
-        found = {}
-        for line in lines_of(self.root / "proc/meminfo"):
-            name, _, rest = line.partition(":")
-            if (words := rest.split()) and words[0].isdigit():
-                found[name] = int(words[0]) * 1024
-        return found
-
     def command_line_fix(self, word: str) -> str:
         """The command that adds a word to the kernel's command line; the machine must be started again after it."""
         for name in ("boot/firmware/cmdline.txt", "boot/cmdline.txt"):  # Raspberry Pi OS, new and old
@@ -57,6 +49,11 @@ class Scene:
             grub = f's/^GRUB_CMDLINE_LINUX="/&{word} /'
             return f"sudo sed -i '{grub}' /etc/default/grub && sudo update-grub && sudo reboot"
         return f"add {word} to the kernel's command line, as your boot loader wants it, and reboot"
+
+
+def reinstall() -> str:
+    """The command that puts a whole copy of us and of what we need in the place of a broken one."""
+    return f"{shlex.quote(sys.executable)} -m pip install --force-reinstall local-voice-assistant"
 
 
 def mib(size: int) -> str:

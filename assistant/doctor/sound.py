@@ -103,8 +103,6 @@ def told() -> dict[str, Any]:
 
     try:
         return {"devices": [asdict(device) for device in PortAudio().devices()]}
-    except DeviceError as error:
-        return {"library": error.message}
     except (AssistantError, ImportError) as error:
         return {"library": str(error)}
     except Exception as error:  # noqa: BLE001 - PortAudio's error class can only be named after importing it
