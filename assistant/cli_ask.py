@@ -13,6 +13,7 @@ import typer
 
 from assistant import cli_ask_parts, cli_client, cli_output
 from assistant.cli_ask_parts import Request
+from assistant.cli_config import Sets
 from assistant.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,9 +39,7 @@ def ask(
     urgency: Annotated[
         str, typer.Option("--urgency", metavar="HOW", help="critical, normal or background.")
     ] = "normal",
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable.")
-    ] = None,
+    sets: Sets = None,
     standalone: Annotated[
         bool, typer.Option("--standalone", help="Start a pipeline of its own even when a daemon runs.")
     ] = False,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assistant.cli_config import Sets
 from assistant.cli_memory import JsonFlag
 from assistant.cli_output import emit, fail, reported, say, show
 from assistant.errors import DeviceError
@@ -89,9 +90,7 @@ def try_out(
     speaker: Annotated[str | None, typer.Option("--output", metavar="NAME", help="Name or regular expression.")] = None,
     seconds: Annotated[float, typer.Option(min=1, max=60, help="How long to listen.")] = 3.0,
     as_json: JsonFlag = False,
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable.")
-    ] = None,
+    sets: Sets = None,
 ) -> None:
     """Play a short tone, listen, and say how loud it is and what is wrong."""
     with reported(as_json):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assistant.cli_config import Sets, refused
 from assistant.cli_memory import JsonFlag
 from assistant.cli_output import emit, reported, show
 
@@ -21,16 +22,13 @@ def doctor(
         bool, typer.Option("--fix", help="Mend what needs no root: folders, modes, dead sockets, stale caches.")
     ] = False,
     as_json: JsonFlag = False,
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable.")
-    ] = None,
+    sets: Sets = None,
 ) -> None:
     """Look at machine, models, sound, settings and daemon; name the command that mends each fault.
 
     Exit code 1 when there is a problem; advice alone is fine.
     """
     with reported(as_json):
-        from assistant.cli_config import refused
         from assistant.doctor.visit import visit
 
         report = visit(sets or (), fix=fix, refused=refused)

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
-
-import typer
 
 from assistant import paths
+from assistant.cli_config import Sets
 from assistant.cli_output import reported
 from assistant.errors import UsageError
 
 
-def run(
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable.")
-    ] = None,
-) -> None:
+def run(sets: Sets = None) -> None:
     """Run the assistant until Ctrl-C, SIGTERM or a client's `shutdown`; other verbs and programs then speak to it."""
     with reported():
         arguments = [part for one in sets or () for part in ("--set", one)]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assistant.cli_config import AsJson
 from assistant.cli_output import emit, reported, say, show
 from assistant.errors import UsageError
 
@@ -27,7 +28,6 @@ Scope = Annotated[
 Root = Annotated[
     Path, typer.Option("--root", metavar="FOLDER", help="Below this folder, as when an image is made.")
 ]  # fmt: skip
-AsJson = Annotated[bool, typer.Option("--json", help="As a JSON object.")]
 
 
 def install_service(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assistant.cli_config import Sets
 from assistant.cli_output import emit, reported, say, show
 from assistant.errors import UsageError
 
@@ -40,9 +41,7 @@ def try_recordings(
         list[str] | None, typer.Option("--threshold", metavar="WORD=X", help="0 to below 1; repeatable.")
     ] = None,
     json_mode: Annotated[bool, typer.Option("--json", help="Print JSON alone on stdout.")] = False,
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable.")
-    ] = None,
+    sets: Sets = None,
 ) -> None:
     """Play recordings to the wake words: what is recognised, falsely recognised, and missed.
 
