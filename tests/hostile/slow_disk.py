@@ -34,7 +34,6 @@ class Disk:
         self._control, self._fd = control, fd
         self._paths = {_ROOT: source}
         self._nodes = {source: _ROOT}
-        self._files: dict[int, int] = {}
 
     def serve(self) -> None:
         """Until it is unmounted."""
@@ -78,21 +77,19 @@ class Disk:
             case 5:  # READLINK
                 return os.fsencode(os.readlink(path))
             case 14:  # OPEN
-                fd = os.open(path, os.O_RDONLY)
-                self._files[fd] = fd
-                return struct.pack("<QII", fd, 0, 0)
+                return struct.pack("<QII", os.open(path, os.O_RDONLY), 0, 0)
             case 27:  # OPENDIR
                 return struct.pack("<QII", 0, 0, 0)
             case 15:  # READ
                 fd, offset, size = _READ.unpack_from(body)
-                return os.pread(self._files[fd], size, offset)
+                return os.pread(fd, size, offset)
             case 28:  # READDIR
                 _, offset, size = _READ.unpack_from(body)
                 return _listed(path, offset, size)
             case 17:  # STATFS
                 return struct.pack("<QQQQQIIII24x", 1 << 30, 0, 0, 1 << 20, 0, 4096, 255, 4096, 0)
             case 18:  # RELEASE
-                os.close(self._files.pop(_READ.unpack_from(body)[0]))
+                os.close(_READ.unpack_from(body)[0])
                 return b""
             case 25 | 29 | 34 | 38:  # FLUSH, RELEASEDIR, ACCESS, DESTROY
                 return b""

@@ -180,7 +180,7 @@ class World(Closing):
 
     def ask(self, text: str) -> QueryReport:
         if self._nobody:  # whose sockets are for nobody else
-            return QueryReport(**{**json.loads(self.verb("ask", text, "--no-speech", "--json"))})
+            return QueryReport(**json.loads(self.verb("ask", text, "--no-speech", "--json")))
         with self.client() as client:
             return asked(client, text)
 
