@@ -7,7 +7,9 @@ for is thrown away, so parts that see far shall take wide windows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, pairwise
+from operator import mul
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +20,9 @@ FIRST_WINDOW = 32
 
 WINDOW = 48
 """Frames made at once from then on, at most; what bounds memory and the delay of a cancel."""
+
+DECODER_WINDOW = 128
+"""The same, of the decoder's first part, which sees far: narrow windows would waste much, and its frames are small."""
 
 Floats = NDArray[np.float32]
 
@@ -100,3 +105,26 @@ class Chained:
         return self
 
     __next__ = next
+
+
+class Link(NamedTuple):
+    """A part of a network in a chain."""
+
+    compute: Callable[[Floats], Floats]
+    reach: int
+    rate: int
+    most: int
+    """Frames that it makes at once, after those that the first sound needs."""
+
+
+def chain(take: Steps, frames: int, links: Sequence[Link]) -> Chained:
+    """What the last of the links makes of `frames`, which the first one takes. The first windows are as wide as the
+    first one of the last link, of `FIRST_WINDOW` frames, needs them."""
+    rates = [1, *accumulate((link.rate for link in links), mul)]
+    firsts = [FIRST_WINDOW * rates[-2]]
+    for link, following in reversed([*pairwise(links)]):
+        firsts.insert(0, -(-(firsts[0] + following.reach) // link.rate))
+    for link, first, rate in zip(links, firsts, rates, strict=False):
+        chained = Chained(link.compute, take, windows(frames * rate, first, link.most * rate, link.reach), link.rate)
+        take = chained.steps
+    return chained

@@ -27,10 +27,7 @@ from assistant.stages import tts_piper_cache
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.piper_speech import Order, Speech, options_of
 from assistant.stages.piper_voice import read_voice
-from assistant.stages.piper_windows import FIRST_WINDOW, WINDOW, Chained, Floats, windows
-
-MOST_FRAMES = 128
-"""That the decoder's first part makes at once, after those that the first sound needs; it sees far."""
+from assistant.stages.piper_windows import DECODER_WINDOW, WINDOW, Floats, Link, chain
 
 _ORT_ERRORS: tuple[type[Exception], ...] = tuple(
     kind for kind in vars(onnxruntime_pybind11_state).values() if isinstance(kind, type) and issubclass(kind, Exception)
@@ -120,19 +117,18 @@ class PiperTts:
         if order.speaker is not None:
             inputs["sid"] = np.array([order.speaker], np.int64)
         latent, *vectors = self._sessions["encoder"].run(None, inputs)
-        frames, (reach, rate), last = latent.shape[-1], msgspec.structs.astuple(self._cut.decoder), self._cut.upsampler
-        coarse = Chained(
-            lambda frames: _run(self._sessions["decoder"], [frames, *vectors]),
-            lambda begin, end: latent[..., begin:end],
-            windows(frames, FIRST_WINDOW + -(-last.reach // rate), MOST_FRAMES, reach),
-            rate,
-        )
-        samples = Chained(
-            lambda steps: _run(self._sessions["upsampler"], [steps]).reshape(1, 1, -1),
-            coarse.steps,
-            windows(frames * rate, FIRST_WINDOW * rate, WINDOW * rate, last.reach),
-            last.rate,
-        )
+        decoder, upsampler = self._cut.decoder, self._cut.upsampler
+        links = (
+            Link(
+                lambda frames: _run(self._sessions["decoder"], [frames, *vectors]),
+                decoder.reach, decoder.rate, DECODER_WINDOW,
+            ),
+            Link(
+                lambda steps: _run(self._sessions["upsampler"], [steps]).reshape(1, 1, -1),
+                upsampler.reach, upsampler.rate, WINDOW,
+            ),
+        )  # fmt: skip
+        samples = chain(lambda begin, end: latent[..., begin:end], latent.shape[-1], links)
         return (window.reshape(-1) for window in samples)
 
 

@@ -9,7 +9,6 @@ encoder's own memory grows, with the phonemes, of which there are at most `piper
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,13 +24,10 @@ from assistant.messages import TtsAudio, TtsRequest
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.piper_speech import Order, Speech, options_of
 from assistant.stages.piper_voice import read_voice
-from assistant.stages.piper_windows import FIRST_WINDOW, WINDOW, Chained, Floats, Steps, Stretch, windows
+from assistant.stages.piper_windows import DECODER_WINDOW, WINDOW, Chained, Floats, Link, Steps, Stretch, chain
 
-log = logging.getLogger(__name__)
-
-MOST_FRAMES = {"flow": 256, "decoder": 128}
-"""Made at once, after those that the first sound needs. These parts see far, so narrow windows would waste much;
-and their frames are small."""
+FLOW_WINDOW = 256
+"""Frames that the flow makes at once, as of `DECODER_WINDOW`; it sees further still."""
 
 _CPU, _NORMAL = 0, 0
 """As MNN numbers them."""
@@ -105,27 +101,21 @@ class PiperMnnTts:
     def _windowed(self, drawn: Steps, frames: int, vectors: list[Floats]) -> Chained:
         """Samples, (1, 1, n), window by window."""
         flow, decoder, upsampler = (self._wiring[part] for part in _PARTS[1:])
-        rate = decoder.rate
-        for_decoder = FIRST_WINDOW + -(-upsampler.reach // rate)
-        for_flow = for_decoder + decoder.reach
-        latent = Chained(
-            lambda frames: _run(self._parts["flow"], [frames, np.ones_like(frames[:, :1]), *vectors])[0],
-            drawn,
-            windows(frames, for_flow, MOST_FRAMES["flow"], flow.reach),
-            flow.rate,
-        )
-        coarse = Chained(
-            lambda frames: _run(self._parts["decoder"], [frames, *vectors])[0],
-            latent.steps,
-            windows(frames, for_decoder, MOST_FRAMES["decoder"], decoder.reach),
-            rate,
-        )
-        return Chained(
-            lambda steps: _run(self._parts["upsampler"], [steps])[0].reshape(1, 1, -1),
-            coarse.steps,
-            windows(frames * rate, FIRST_WINDOW * rate, WINDOW * rate, upsampler.reach),
-            upsampler.rate,
-        )
+        links = (
+            Link(
+                lambda frames: _run(self._parts["flow"], [frames, np.ones_like(frames[:, :1]), *vectors])[0],
+                flow.reach, flow.rate, FLOW_WINDOW,
+            ),
+            Link(
+                lambda frames: _run(self._parts["decoder"], [frames, *vectors])[0],
+                decoder.reach, decoder.rate, DECODER_WINDOW,
+            ),
+            Link(
+                lambda steps: _run(self._parts["upsampler"], [steps])[0].reshape(1, 1, -1),
+                upsampler.reach, upsampler.rate, WINDOW,
+            ),
+        )  # fmt: skip
+        return chain(drawn, frames, links)
 
 
 class _Drawn:
