@@ -11,13 +11,14 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
 from assistant.errors import FetchFailed, ModelUnsupported
 from assistant.model_store import derived_make, json_command, voice_graph
 from assistant.model_store.voice_planes import in_planes
+from assistant.model_store.voice_wires import Sight
 from assistant.model_store.workspace import workspace
 
 FORMAT = 3
@@ -33,13 +34,6 @@ SIGHTS = "sights.json"
 """Beside the parts, a `Cut`."""
 
 
-class Sight(msgspec.Struct, frozen=True):
-    """See `voice_wires.Sight`."""
-
-    reach: Annotated[int, msgspec.Meta(ge=0)]
-    rate: Annotated[int, msgspec.Meta(ge=1)]
-
-
 class Cut(msgspec.Struct, frozen=True, kw_only=True):
     """The report."""
 
@@ -53,7 +47,7 @@ def cut_voice(onnx: Path, folder: Path, update: json_command.Update = lambda don
     Raises `ModelMissing`, `ModelDamaged`, `ModelUnsupported`, and `OSError`.
     """
     halves = voice_graph.cut(voice_graph.read_voice(onnx))
-    cut = Cut(decoder=Sight(*halves.decoder.sight), upsampler=Sight(*halves.upsampler.sight))
+    cut = Cut(decoder=halves.decoder.sight, upsampler=halves.upsampler.sight)
     with workspace(folder.parent) as work:
         update(1, 4)
         _save_optimised(halves.encoder, work / "encoder.onnx")

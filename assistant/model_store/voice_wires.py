@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from fractions import Fraction
 from math import ceil, prod
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
 
 from assistant.errors import ModelUnsupported
 
@@ -67,12 +69,12 @@ class Wires:
         return str(node.input[0]) if node is not None and node.op_type == kind else name
 
 
-class Sight(NamedTuple):
-    """Of a network along the time axis, in steps of what it takes."""
+class Sight(msgspec.Struct, frozen=True):
+    """Of a network along the time axis, in steps of what it takes. Written down as it is."""
 
-    reach: int
+    reach: Annotated[int, msgspec.Meta(ge=0)]
     """Steps to each side that a stretch needs, to come out as it would among all the others."""
-    rate: int
+    rate: Annotated[int, msgspec.Meta(ge=1)]
     """Steps that it gives for each."""
 
 
