@@ -52,7 +52,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
                        "stages.fork_client", "stages.lifecycle", "stages.placement", "tasks"),
     "stages.supervisor": ("errors", "messages", "memory_orchestrator", "page_cache", "stages", "tasks"),
     # engines and their helpers: below everything that has a process in it
-    "stages": ("errors", "messages", "nlu", "paths", "plain_text", "sentences", "speech_", "stages",
+    "stages": ("errors", "machine", "messages", "nlu", "paths", "plain_text", "sentences", "speech_", "stages",
                "model_store.choices", "model_store.cut_voice", "model_store.derived", "model_store.json_command",
                "model_store.manifest", "model_store.mnn_tools", "model_store.versions", "model_store.vocabulary",
                "model_store.workspace"),
