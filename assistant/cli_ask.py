@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from pathlib import Path
@@ -74,6 +73,8 @@ def _answer(asked: Request, sets: list[str], standalone: bool) -> Answer:
     """From the running daemon if there is one."""
     client = None if standalone else cli_client.found()
     if client is None:
+        import asyncio  # 45 ms, which no other verb has to pay
+
         from assistant import cli_ask_own
 
         return asyncio.run(cli_ask_own.answer(asked, sets))
