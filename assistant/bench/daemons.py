@@ -23,7 +23,6 @@ from assistant.api.client import Client, found, raised
 from assistant.errors import AssistantError, EngineFailed
 from assistant.memory_orchestrator.ledger import LedgerReader, segment_name
 
-SERVICE = "assistant.service"
 _LOOK_S = 0.02
 _STOP_S = 10.0
 ENTER = 'echo $$ > "$0" && exec "$@"'
@@ -40,7 +39,7 @@ class OwnDaemon:
         procs: Path | None = None,
         start_s: float = 60,
         environ: Mapping[str, str] | None = None,
-        module: str = SERVICE,
+        module: str = "assistant.service",
     ) -> None:
         """`sets`: settings `key=value`; microphone and speaker are off unless they say otherwise. `procs`: the file
         that moves a process into the cgroup it shall live in. `environ`: its environment; None = ours. `module`: its
