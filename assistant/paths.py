@@ -44,12 +44,17 @@ def environment_of_ours() -> dict[str, str]:
 
 def models_dir() -> Path:
     root = checkout()
-    return root / "models" if root else _xdg("XDG_DATA_HOME", ".local/share") / "models"
+    return root / "models" if root else data_dir() / "models"
 
 
 def catalog_file() -> Path:
     root = checkout()
     return root / "models/catalog.toml" if root else _PACKAGE / "data/catalog.toml"
+
+
+def data_dir() -> Path:
+    """What is installed for this user and kept: models, where there is no checkout."""
+    return _xdg("XDG_DATA_HOME", ".local/share")
 
 
 def cache_dir() -> Path:

@@ -53,10 +53,9 @@ def gather(system: bool, sets: Sequence[str], account: str, root: Path = Path("/
 
 def homes() -> dict[str, Path]:
     """Of the user, as `paths` sees them in this shell."""
-    data = os.environ.get("XDG_DATA_HOME", "")
     return {
         "XDG_CONFIG_HOME": paths.config_files()[-1].parents[1],
-        "XDG_DATA_HOME": Path(data) if data.startswith("/") else Path.home() / ".local/share",
+        "XDG_DATA_HOME": paths.data_dir().parent,
         "XDG_STATE_HOME": paths.state_dir().parent,
     }
 
