@@ -35,6 +35,10 @@ class Line:
         """Names that somebody uses or waits for."""
         return len(self._places)
 
+    def is_free(self, name: str) -> bool:
+        """Whether nobody would have to wait."""
+        return name not in self._places or not self._places[name].free.locked()
+
     @asynccontextmanager
     async def turn(self, name: str, deadline_s: float, *, what: str) -> AsyncIterator[None]:
         """Raises `BusyNow` that says that `what` is in use, when no place is free within `deadline_s`."""

@@ -16,7 +16,7 @@ from datetime import datetime
 
 from assistant.conversation_line import Line
 from assistant.conversations import Conversations
-from assistant.errors import AssistantError, BadText, Cancelled, EngineFailed, ModelError
+from assistant.errors import AssistantError, BadText, Cancelled, EngineFailed, MemoryRefused, ModelError
 from assistant.memory_orchestrator.elastic import check_admitted
 from assistant.memory_orchestrator.journey import Journey
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
@@ -171,7 +171,7 @@ class Pipeline:
                     raise BadText("nothing in this text can be spoken by this voice", code="text-unspeakable")
             return True
         if run.query.live is not None:
-            draft = Draft(run, journey, lambda: self._respond(run, journey), allowed=self._may_draft(run))
+            draft = Draft(run, journey, lambda: self._respond(run, journey), allowed=lambda: self._may_draft(run))
             try:
                 heard = await self._listener.live(run, run.query.live, journey, draft)
                 drafted = await draft.settle(heard)
@@ -213,10 +213,22 @@ class Pipeline:
     async def _generate_and_speak(self, run: Run, sink: AudioSink | None, journey: Journey) -> None:
         if run.no_llm is not None:
             raise run.no_llm
-        async with self._at_llm.turn("llm", self._lease_deadline_s, what="the LLM"):
-            saying = await self._fallback.through(run, lambda: self._written(run, sink, journey))
+        saying = await self._in_turn(run, sink, journey)
         if sink is not None and not saying.over:
             await self._sayer.rest(run, sink, saying, journey)
+
+    async def _in_turn(self, run: Run, sink: AudioSink | None, journey: Journey) -> Saying:
+        """A draft stands in nobody's way: it waits neither in the line nor, with a place at the LLM, for memory."""
+        while True:
+            certain = run.gate.is_open
+            if certain or self._at_llm.is_free("llm"):
+                try:
+                    async with self._at_llm.turn("llm", self._lease_deadline_s, what="the LLM"):
+                        return await self._fallback.through(run, lambda: self._written(run, sink, journey))
+                except MemoryRefused:
+                    if certain:
+                        raise
+            await run.gate.passed()
 
     async def _written(self, run: Run, sink: AudioSink | None, journey: Journey) -> Saying:
         """The reply, and how far it was spoken meanwhile. The voice is leased inside the LLM's lease, but never waited
@@ -224,7 +236,7 @@ class Pipeline:
         emergency = self._emergency(run.parts[Stage.LLM])
         request = request_of(run, self._llm, self._level, emergency=emergency)
         saying = Saying(Pieces(), spoken_language(run) if sink is not None else "")
-        async with self._leases(run, journey, Stage.LLM):
+        async with self._leases(run, journey, Stage.LLM, waits=run.gate.is_open):
             writing = self._generate(run, request, saying.pieces)
             if sink is None:
                 await writing

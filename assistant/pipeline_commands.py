@@ -49,6 +49,8 @@ class Commands:
     async def done(self, run: Run, journey: Journey) -> HandlerFailed | None:
         """Carries out the commands of what was said: `run.reply` tells of them, `run.question` is what is left for the
         LLM. The error of a program that failed, to be raised at the end."""
+        if not run.query.conversation and self._dialogues.waiting(""):
+            await run.gate.passed()  # the question of all who have no name may be answered by another meanwhile
         pending = self._dialogues.waiting(run.query.conversation)
         run.gate.do(lambda: self._dialogues.forget(run.query.conversation))
         if pending is not None and not pending.wanted:

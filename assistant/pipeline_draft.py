@@ -22,8 +22,8 @@ Respond = Callable[[], Coroutine[Any, Any, bool]]
 
 
 class Draft:
-    def __init__(self, run: Run, journey: Journey, respond: Respond, *, allowed: bool = True) -> None:
-        """`allowed`: whether there may be one at all; otherwise `begin` does nothing."""
+    def __init__(self, run: Run, journey: Journey, respond: Respond, *, allowed: Callable[[], bool]) -> None:
+        """`allowed`: whether there may be one now; otherwise `begin` does nothing."""
         self._run, self._journey, self._respond, self._allowed = run, journey, respond, allowed
         self._task: asyncio.Task[bool] | None = None
         self._left: list[str] = []
@@ -32,7 +32,7 @@ class Draft:
 
     def begin(self, text: str) -> None:
         """In place of none."""
-        if not self._allowed or not text or self._task is not None:
+        if self._task is not None or not text or not self._allowed():
             return
         self._left = self._journey.left
         self._run.gate, self._run.transcript, self.text = Gate(), text, text

@@ -14,7 +14,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from assistant.audio import vad
-from assistant.errors import NoSpeech
+from assistant.errors import NoSpeech, StageError
 from assistant.messages import AsrRequest, Stage, Transcript
 from assistant.pipeline_ahead import Reader
 from assistant.pipeline_draft import Draft
@@ -76,6 +76,10 @@ async def speculated(hearing: Hearing) -> Heard:
                 attempt, said = asyncio.create_task(_attempted(hearing)), utterance.resumed
             else:
                 await utterance.turn()
+        if attempt is not None and _failed(attempt):
+            await _discard(attempt)
+            attempt = None
+            hearing.known(hit=False)
         if attempt is not None:
             hearing.known(hit=True)
             return await attempt
@@ -83,6 +87,10 @@ async def speculated(hearing: Hearing) -> Heard:
     finally:
         if attempt is not None:
             await _discard(attempt)
+
+
+def _failed(attempt: asyncio.Task[Heard]) -> bool:
+    return attempt.done() and isinstance(attempt.exception(), StageError)
 
 
 async def _attempted(hearing: Hearing) -> Heard:
@@ -142,6 +150,7 @@ async def _drafted_at_pauses(hearing: Hearing) -> None:
             await draft.drop()
         elif utterance.paused and hearing.latest.text:
             if draft.text and draft.text != without_wake_phrase(hearing.latest.text, hearing.wake_phrase):
+                hearing.known(hit=False)
                 await draft.drop()
             if not draft.text and await _spoken(hearing) and utterance.paused:
                 hearing.guess()

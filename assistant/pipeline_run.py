@@ -101,6 +101,9 @@ class Run:
         self.timings = {name: ms for name, ms in self.timings.items() if name == Stage.ASR}
         self.stages = [one for one in self.stages if one.name == Stage.ASR]
         self.replaced &= {Stage.ASR}
+        for stage, supervisor in self.parts.items():
+            if stage is not Stage.ASR:
+                supervisor.run_ms = 0.0
 
     # --- figures ----------------------------------------------------------------------------------------------------
     def since_start(self) -> float:

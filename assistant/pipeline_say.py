@@ -5,6 +5,7 @@ A voice on a server that fails is replaced in the middle of a reply; the sentenc
 
 from __future__ import annotations
 
+import functools
 import time
 from array import array
 from contextlib import aclosing
@@ -101,7 +102,7 @@ class Sayer:
                         rate = sink.sample_rate or out.sample_rate
                         sink.write(at_rate(out.pcm, out.sample_rate, rate), rate)
                         if not sounded and not saying.heard:
-                            run.said.append((saying.piece, begins_s))
+                            run.gate.do(functools.partial(run.said.append, (saying.piece, begins_s)))
                             saying.heard = True
                         sounded = True
             saying.said()

@@ -80,7 +80,7 @@ class House:
         self.memory = MemoryOrchestrator(
             ledger=LedgerWriter("ledger", tmp_path),
             own_pids=lambda: (os.getpid(),),
-            budget_mib=room_mib and room_mib + _MARGIN_MIB + _held_mib(),
+            budget_mib=room_mib and room_mib + _MARGIN_MIB + held_mib(),
             margin_mib=_MARGIN_MIB if room_mib else 300,
             emit=self._emit,
         )
@@ -159,7 +159,7 @@ class House:
         return [name for name, _ in self.events]
 
 
-def _held_mib() -> float:
+def held_mib() -> float:
     """By this process."""
     return Probe().usage(os.getpid()).total / MIB
 

@@ -11,14 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from assistant.conversations import Conversations
+from assistant.memory_orchestrator.ledger import LedgerReader, RowState
 from assistant.memory_orchestrator.pressure import RELIEF
 from assistant.messages import Outcome
+from assistant.pipeline_commands import NOT_ASKED, REFUSED
 from assistant.query import Answer, Query
 from tests.house import House, house, run
 from tests.live_speech import END, PAUSE, RESUMED, SPEECH, Speaker, Step, sound
-from tests.talkers import STEP_S
+from tests.talkers import RATE, STEP_S
 from tests.test_pipeline import speech
 from tests.test_pipeline_hear import attempted, data_of, idle, loaded, told
 
@@ -43,10 +47,12 @@ class Heard:
         self.pcm += pcm
 
 
-def talking(tmp_path: Path, *texts: str, streams: bool = False, **more: Any) -> AbstractAsyncContextManager[House]:
+def talking(
+    tmp_path: Path, *texts: str, streams: bool = False, how: str = "", **more: Any
+) -> AbstractAsyncContextManager[House]:
     return house(
         tmp_path,
-        asr=told(*texts, streams=streams, words=True),
+        asr=told(*texts, streams=streams, words=True, how=how),
         **{"conversations": Conversations(), "step_timeout_s": 5, **more},
     )
 
@@ -253,5 +259,126 @@ def test_on_a_machine_that_is_pressed_nothing_is_drafted(tmp_path: Path) -> None
             live = [*PIECES, SPEECH, PAUSE, *recognised(one), lambda: not one.asked.exists() or one.requests() == []]
             assert (await ask(one, Speaker(*live, END))).report.reply == f"You said {WHY}."
             assert data_of(one, "stt-speculation", "answer") == [False]
+
+    run(test)
+
+
+# --- what an attacker found ------------------------------------------------------------------------------------------
+def test_a_yes_that_was_drafted_does_not_beat_a_later_no(tmp_path: Path) -> None:
+    """Who has no conversation shares one open question with all others who have none."""
+
+    async def test() -> None:
+        async with talking(tmp_path, "yes", names=("front door",), guarded=("front door",)) as one:
+            first = await one.pipeline.answer(Query(text="turn off the front door"))
+            assert first.asks
+            said: list[str] = []
+
+            async def no() -> None:
+                said.append((await one.pipeline.answer(Query(text="no"))).report.reply)
+
+            def refused() -> bool:
+                if not said and not tasks:
+                    tasks.append(asyncio.create_task(no()))
+                return bool(said)
+
+            tasks: list[asyncio.Task[None]] = []
+            live = Speaker(*PIECES, SPEECH, PAUSE, *recognised(one), refused, END)
+            async with asyncio.timeout(15):
+                report = (await one.pipeline.answer(Query(live=live))).report
+            assert said == [REFUSED]
+            assert report.reply == NOT_ASKED
+
+    run(test)
+
+
+def test_recognition_that_failed_at_the_pause_is_tried_again(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with talking(tmp_path, WHY, how="raise-once") as one:
+            live = Speaker(*PIECES, SPEECH, PAUSE, attempted(one, 1), 0.3, END)
+            report = (await ask(one, live)).report
+            assert (report.transcript, report.error) == (WHY, None)
+            assert data_of(one, "stt-speculation", "hit") == [False]
+
+    run(test)
+
+
+def test_a_draft_waits_behind_nobody_at_the_llm_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with talking(tmp_path, WHY) as one:
+            order: list[str] = []
+
+            async def typed(text: str) -> None:
+                await one.pipeline.answer(Query(text=text))
+                order.append(text)
+
+            story = asyncio.create_task(typed("tell a story"))
+            while not one.asked.exists() or not one.requests():
+                await asyncio.sleep(0.01)
+
+            def later() -> bool:
+                if len(tasks) < 1:
+                    tasks.append(asyncio.create_task(typed("and me")))
+                return "and me" in order
+
+            tasks: list[asyncio.Task[None]] = []
+            await ask(one, Speaker(*PIECES, SPEECH, PAUSE, *recognised(one), later, END))
+            await asyncio.gather(story, *tasks)
+            assert [request.turns[-1].content for request in one.requests()] == ["tell a story", "and me", WHY]
+
+    run(test)
+
+
+def test_of_an_engine_that_streams_each_wrong_draft_is_counted(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with talking(tmp_path, WAIT, streams=True) as one:
+            live = Speaker(*HALF, SPEECH, loaded(one), PAUSE, written(one), *REST, 0.2, written(one, 2), END)
+            assert (await ask(one, live)).report.transcript == WAIT
+            hits = data_of(one, "stt-speculation", "hit")
+            assert len(hits) >= len(one.requests()) >= 2
+            assert (hits[0], hits[-1]) == (False, True)
+
+    run(test)
+
+
+def test_pressure_that_comes_while_somebody_speaks_forbids_drafts(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with talking(tmp_path, WHY) as one:
+
+            def pressed() -> bool:
+                one.memory.holdings.relieve(RELIEF["high"])
+                return True
+
+            def nothing_asked() -> bool:
+                return not one.asked.exists() or one.requests() == []
+
+            live = Speaker(*HALF, SPEECH, loaded(one), pressed, *REST, PAUSE, *recognised(one), nothing_asked, END)
+            assert (await ask(one, live)).report.reply == f"You said {WHY}."
+
+    run(test)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    room=st.sampled_from([0, 180, 200, 240, 320]),
+    parts=st.lists(st.tuples(st.integers(1, 9), st.floats(0, 0.25)), max_size=4),
+    streams=st.booleans(),
+)
+@pytest.mark.timeout(120)
+def test_whatever_the_budget_and_the_pauses_the_answer_is_the_same(
+    tmp_path_factory: pytest.TempPathFactory, room: int, parts: list[tuple[int, float]], streams: bool
+) -> None:
+    async def test() -> None:
+        steps: list[Step] = [SPEECH]
+        at = 0
+        for pieces, pause_s in parts:
+            steps += [*PIECES[at : at + pieces], PAUSE, pause_s, RESUMED]
+            at += pieces
+        folder = tmp_path_factory.mktemp("room")
+        async with talking(folder, WAIT, streams=streams, room_mib=room) as one:
+            report = (await ask(one, Speaker(*steps, *PIECES[at:], PAUSE, 0.2, END), sink := Heard())).report
+            rows = LedgerReader("ledger", folder).read().rows
+            assert {row.state for row in rows} <= {RowState.IDLE, RowState.PREPARED}
+        assert (report.transcript, report.reply, report.error) == (WAIT, f"You said {WAIT}.", None)
+        assert sink.pcm == bytes(RATE // 5)
 
     run(test)

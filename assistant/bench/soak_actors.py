@@ -233,7 +233,7 @@ class TimerKeeper(Actor):
         sent = client.ask(wire.Ask(text=f"set a timer for {hours} hours", stream=False))
         for reply, _ in client.replies(sent, ENDS_S):
             if isinstance(reply, wire.Report) and reply.error is not None:
-                raise _Told(reply.error.message, code=reply.error.code, stage=reply.error.stage)
+                raise AssistantError(reply.error.message, code=reply.error.code, stage=reply.error.stage)
 
     def _look(self, client: Client, *, was_set: bool) -> None:
         """One that was set although its query failed is no fault: the error came behind it."""
@@ -250,10 +250,6 @@ class TimerKeeper(Actor):
             self.faults.append(f"{len(lost)} timers were lost")
             self.kept &= there
         return there
-
-
-class _Told(AssistantError):
-    """What a report says."""
 
 
 class Watcher(Actor):

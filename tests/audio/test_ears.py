@@ -146,7 +146,7 @@ def test_wake_word_and_question_in_one_breath(speech: Path) -> None:
     pcm = word + question + noise(100)
     told = Listener(Ears(JARVIS)).hear(pcm)
     assert woken(told) == [("hey_jarvis", "wake", 2)]
-    assert spoken(told) == ["speech", "pause", "end:silence"]
+    assert spoken(told) == ["speech", "pause", "resumed", "pause", "end:silence"]
     assert sound_of(told, 2) in pcm
 
 

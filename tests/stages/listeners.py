@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from assistant.errors import EngineFailed
 from assistant.messages import AsrRequest, Progress, Transcript
 from assistant.stages.base import EngineConfig, EngineInfo
 
@@ -52,7 +53,7 @@ class Told:
     attempt down in the file `options["heard"]`: a line with its bytes, and one with "done" if it was let finish.
 
     `options["seconds"]`: how long it takes; `options["streams"]`, with `options["words"]` word by word;
-    `options["how"]`: "die-once" while it streams."""
+    `options["how"]`: "die-once" while it streams, "raise-once" over a recording."""
 
     def __init__(self, config: EngineConfig) -> None:
         self._options = config.options
@@ -64,6 +65,8 @@ class Told:
 
     def run(self, request: AsrRequest) -> Iterator[Progress | Transcript]:
         self._note(str(len(request.pcm)))
+        if self._options.get("how") == "raise-once" and len(self._heard.read_text().split()) == 1:
+            raise EngineFailed("once")
         for _ in range(int(float(self._options.get("seconds", 0)) / 0.02)):
             time.sleep(0.02)
             yield Progress(done=1, total=1)
