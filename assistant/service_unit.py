@@ -17,9 +17,7 @@ from assistant.config_checks import tcp_address
 from assistant.memory_orchestrator.budget import FULL_MARGIN_FROM, decide
 from assistant.memory_orchestrator.probe import MIB, Machine
 
-MARKER = (
-    "# Written by 'assistant install-service', which may overwrite it; put changes into 'systemctl edit assistant'."
-)
+MARKER = "# Written by 'assistant install-service', which may overwrite it; changes: systemctl [--user] edit assistant"
 NAME = "assistant.service"
 
 ANYWHERE = "any"

@@ -9,6 +9,7 @@ Then the memory of a few of the same queries is looked at, which would disturb t
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import sys
 import tempfile
@@ -24,7 +25,7 @@ from assistant.bench.e2e_table import table
 from assistant.bench.output import judge, say_aside
 from assistant.bench.waterfall import write_plot
 from assistant.daemon_voice import endpoint_settings
-from assistant.errors import AssistantError
+from assistant.errors import AssistantError, EngineFailed
 
 STATES = ("cold", "warm")
 MEMORY_RUNS = 3
@@ -79,6 +80,8 @@ def _failed(one: Utterance, error: AssistantError) -> Taken:
 def run(wavs: Path, n: int, budget_mib: float | None, sets: Sequence[str], plot: Path | None) -> E2e:
     """Raises `UsageError`, `ConfigError`, `BadAudio`, `EngineFailed`."""
     wanted = [*sets, *([f"memory.budget_mib={budget_mib:g}"] if budget_mib is not None else [])]
+    if importlib.util.find_spec("faster_whisper") is None:
+        raise EngineFailed("the plain script needs faster-whisper; install it with 'scripts/setup --dev'")
     spoken = utterances(wavs, n, endpoint_settings(settings.load(wanted)))
     if (load := os.getloadavg()[0]) > (cpus := os.cpu_count() or 1) / 2:
         say_aside(f"note: others work on this machine (load {load:.1f} on {cpus} CPUs); trust the ratios at best")
