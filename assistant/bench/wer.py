@@ -160,27 +160,42 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--speech", type=Path, metavar="FOLDER", help=SPEECH_HELP,
                         default=(paths.checkout() or Path()).parent / "shared/speech")  # fmt: skip
     parser.add_argument("--threads", type=int, default=2, help="of the recogniser (default: 2)")
+    parser.add_argument(
+        "--full-window", action="store_true", help="in turns with a window of 30 s, which the model was trained on"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON only")
     options = parser.parse_args(argv)
     if not (options.speech / "manifest.json").is_file():
         sys.stderr.write(NO_RECORDINGS.format(options.speech))
         return 2
-    engine = _engine(options.threads)
+    windows = [{}, {"window_s": 30.0}] if options.full_window else [{}]
+    engines = [_engine(options.threads, **window) for window in windows]
     english = [clip for clip in corpus(options.speech) if clip.language in ("en", "none")]
-    result = report(hear(engine, options.speech, english))
-    engine.close()
+    heard: list[list[Heard]] = [[] for _ in engines]
+    for clip in english:
+        for rows, engine in zip(heard, engines, strict=True):
+            rows += hear(engine, options.speech, [clip])
+    for engine in engines:
+        engine.close()
+    result = report(heard[0])
+    if options.full_window:
+        result["full_window"] = report(heard[1])
+        result["time_to_full_window"] = round(result["median_ms"] / result["full_window"]["median_ms"], 3)
     sys.stdout.write(json.dumps(result, indent=2) + "\n" if options.json else _table(result))
     return 0
 
 
-def _engine(threads: int) -> Engine[AsrRequest, Any]:
+def _engine(threads: int, **options: float) -> Engine[AsrRequest, Any]:
     from assistant.stages.asr_whisper import WhisperAsr
     from assistant.stages.base import EngineConfig
 
     cache = paths.cache_dir()
     cache.mkdir(parents=True, exist_ok=True)
     name = "whisper-tiny.en"
-    engine = WhisperAsr(EngineConfig(model=name, model_dir=paths.models_dir() / name, cache_dir=cache, threads=threads))
+    config = EngineConfig(
+        model=name, model_dir=paths.models_dir() / name, cache_dir=cache, threads=threads, options=options
+    )
+    engine = WhisperAsr(config)
     engine.load()
     return engine
 
@@ -191,6 +206,11 @@ def _table(result: dict[str, Any]) -> str:
         count = f"{row['errors']}/{row['words']}"
         lines.append(f"{name:22} {count:>12}  {row['wer']:.1%}")
     lines.append(f"median time of one clip: {result['median_ms']:.0f} ms")
+    if full := result.get("full_window"):
+        rates = ", ".join(f"{name} {row['wer']:.1%}" for name, row in full["groups"].items())
+        lines.append(
+            f"a window of 30 s: {full['median_ms']:.0f} ms ({result['time_to_full_window']:.2f} of it); {rates}"
+        )
     lines.append(f"text invented where nobody speaks: {', '.join(result['invented']) or 'none'}")
     return "\n".join(lines) + "\n"
 

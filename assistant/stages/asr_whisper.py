@@ -52,6 +52,8 @@ _BEAM = 5
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     language: str = ""
     """Of a multilingual model, for example "fr"; empty = found out from the audio."""
+    window_s: float = MIN_WINDOW_S
+    """The least that is heard at once; a benchmark compares with more."""
 
 
 class _Heard(NamedTuple):
@@ -182,7 +184,7 @@ class WhisperAsr:
         return max(heard, first.then(second), key=lambda each: each.tokens)
 
     def _encode(self, piece: NDArray[np.float32]) -> Any:
-        frames = 2 * round(window_seconds(len(piece) / ASR_RATE) * FRAMES_PER_S / 2)
+        frames = 2 * round(window_seconds(len(piece) / ASR_RATE, self._options.window_s) * FRAMES_PER_S / 2)
         features = log_mel(piece, self._mels, frames)
         try:
             return self._model.encode(self._ct2.StorageView.from_array(features[np.newaxis]))
@@ -225,9 +227,9 @@ class WhisperAsr:
         self._model = None
 
 
-def window_seconds(seconds: float) -> float:
+def window_seconds(seconds: float, least: float = MIN_WINDOW_S) -> float:
     """The piece and at least a second of silence, within what whisper is good at."""
-    return min(MAX_WINDOW_S, max(MIN_WINDOW_S, seconds + 1.0))
+    return min(MAX_WINDOW_S, max(least, seconds + 1.0))
 
 
 def pieces_of(audio: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:

@@ -86,9 +86,11 @@ def test_the_report_is_json(speech: Path, tmp_path: Path, capsys: pytest.Capture
     (tmp_path / "manifest.json").write_text(json.dumps(rows))
     for name in few:
         (tmp_path / name).symlink_to((speech / name).resolve())
-    assert main(["--json", "--speech", str(tmp_path)]) == 0
+    assert main(["--json", "--full-window", "--speech", str(tmp_path)]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["groups"]["quiet room commands"] == {"wer": 0.0, "errors": 0, "words": 4}
     assert report["groups"]["sentences"]["words"] == 8
     assert (report["clips"], report["invented"]) == (3, [])
     assert report["median_ms"] > 0
+    assert report["full_window"]["groups"]["quiet room commands"]["errors"] == 0
+    assert 0 < report["time_to_full_window"] < 0.9
