@@ -98,8 +98,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="assistant bench e2e", description="From the end of speech to the first audio, against the naive way."
     )
-    where = default_recordings()
-    parser.add_argument("--wavs", type=Path, default=where, metavar="DIR", help=f"recordings (default: {where})")
+    parser.add_argument(
+        "--wavs", type=Path, metavar="DIR",
+        help="recordings (default: ../shared/speech beside the checkout, else the shipped question)",
+    )  # fmt: skip
     parser.add_argument("--n", type=int, default=0, help="this many, spread over all (default: each of them once)")
     parser.add_argument("--budget", type=float, metavar="MIB", help="memory budget of ours: memory.budget_mib")
     parser.add_argument(
@@ -111,7 +113,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     with terminable():
         return judge(
-            lambda: run(args.wavs, max(0, args.n), args.budget, args.sets, args.plot), table, as_json=args.json
+            lambda: run(args.wavs or default_recordings(), max(0, args.n), args.budget, args.sets, args.plot),
+            table,
+            as_json=args.json,
         )
 
 
