@@ -96,7 +96,8 @@ def test_the_wheel_holds_every_file_of_the_package_and_the_catalog(built: Path) 
 def test_the_sdist_holds_all_that_it_takes_to_build_and_test_and_no_weights(built: Path, tmp_path: Path) -> None:
     with tarfile.open(built / f"{NAME}.tar.gz") as sdist:
         names = {one.name.removeprefix(f"{NAME}/") for one in sdist.getmembers()}
-        sdist.extractall(tmp_path, filter="data")
+        sdist.extraction_filter = getattr(tarfile, "data_filter", None)  # from Python 3.11.4 on
+        sdist.extractall(tmp_path)
     assert ours() <= names
     assert {"pyproject.toml", "README.md", "LICENSE", "scripts/test", "tests/conftest.py", "docs/memory.md"} <= names
     assert {name for name in names if name.startswith("models/")} == {"models/README.md", "models/catalog.toml"}
