@@ -91,4 +91,6 @@ def run() -> int:
         return int(app(standalone_mode=False, prog_name="assistant") or 0)
     except _ParserError as error:
         told = str(getattr(error, "message", "") or error)
+        if not told:  # nothing was asked for, and what there is was shown
+            return int(UsageError.exit_code)
         cli_output.fail(UsageError(f"{told.rstrip('.')}; see 'assistant --help'"), "--json" in sys.argv)

@@ -80,3 +80,9 @@ def test_other_shells_have_their_script_and_are_answered(shell: str, told: str) 
     assert told in call(_ASSISTANT_COMPLETE=f"source_{shell}").stdout
     asked = {"_ASSISTANT_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": "assistant models f"}
     assert "fetch" in call(**asked, _TYPER_COMPLETE_FISH_ACTION="get-args").stdout
+
+
+@pytest.mark.parametrize("args", [[], ["models"], ["bench"]])
+def test_who_asks_for_nothing_is_shown_what_there_is_and_no_error(args: list[str]) -> None:
+    done = call(*args)
+    assert (done.returncode, "Commands" in done.stdout, done.stderr) == (2, True, "")
