@@ -183,11 +183,14 @@ def test_a_folder_of_models_that_is_unmounted_and_mounted_again() -> None:
 @pytest.mark.hostile
 def test_a_model_whose_folder_is_renamed_while_it_is_loaded(tmp_path: Path) -> None:
     """Links, as people keep models on a second disk."""
-    with World(f'mount --bind "{tmp_path}" {{models}}') as world:
+    disk, tmp_path = tmp_path / "disk", tmp_path / "models"
+    disk.mkdir()
+    tmp_path.mkdir()
+    with World(f'mount --bind {{models}} "{disk}"', f'mount --bind "{tmp_path}" {{models}}') as world:
         models = world.root / "models"
         (tmp_path / "catalog.toml").write_bytes((models / "catalog.toml").read_bytes())
         for name in NEEDED:
-            (tmp_path / name).symlink_to((models / name).resolve())
+            (tmp_path / name).symlink_to(disk / name)
         world.daemon()
         world.works()
         llm = tmp_path / NEEDED[1]

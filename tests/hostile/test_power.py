@@ -92,7 +92,7 @@ def _work(world: World, ends: float, steps: Iterator[int], promised: set[str], i
                             "set for 10 hours."
                         ):
                             promised.add(name)
-                    elif asked(client, f"add {name} to my shopping list").outcome == Outcome.HANDLED:
+                    elif asked(client, f"add {name} to my shopping list").reply.endswith("is on your shopping list."):
                         items.add(name)
         except AssistantError:
             time.sleep(0.01)  # it is not there yet
