@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import subprocess
 import sys
 import tempfile
@@ -81,17 +82,24 @@ def anonymous_kib(pid: int) -> int:
     return int(value[0]) if value else 0
 
 
+def most_anonymous_kib(child: subprocess.Popen[Any], timeout_s: float = math.inf) -> int:
+    """Until it ends, or for so long: the most that it held. Read every two milliseconds."""
+    most, deadline = 0, time.monotonic() + timeout_s
+    while child.poll() is None and time.monotonic() < deadline:
+        most = max(most, anonymous_kib(child.pid))
+        time.sleep(0.002)
+    return most
+
+
 def measure(name: str, gguf: Path, limit_s: float, limit_mib: float) -> Conversion:
     """Converts in a child and into a temporary directory. Raises the child's error."""
     with tempfile.TemporaryDirectory(prefix="assistant-conversion-") as temp:
         out, command = Path(temp, "out"), [sys.executable, "-m", "assistant.model_store.convert_gguf", str(gguf)]
-        began, peak = time.monotonic(), 0
+        began = time.monotonic()
         with out.open("wb") as stdout:
             child = subprocess.Popen([*command, str(Path(temp, "model")), "--json"], stdout=stdout)
             try:
-                while child.poll() is None:
-                    peak = max(peak, anonymous_kib(child.pid))
-                    time.sleep(0.002)
+                peak = most_anonymous_kib(child)
             finally:
                 child.kill()
                 child.wait()

@@ -12,12 +12,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 
 import msgspec
 
-from assistant.bench.conversion import anonymous_kib
+from assistant.bench.conversion import most_anonymous_kib
 from assistant.bench.output import judge, said, say_aside
 from assistant.errors import EngineFailed
 
@@ -68,13 +67,10 @@ class Tts(msgspec.Struct, frozen=True, kw_only=True):
 def speak(engine: str, text: str, cache: str) -> Spoken:
     """One run. Raises `EngineFailed`."""
     command = [sys.executable, "-m", "assistant.bench.tts_child", engine, text, cache]
-    peak, deadline = 0, time.monotonic() + _TIMEOUT_S
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors)
         try:
-            while child.poll() is None and time.monotonic() < deadline:
-                peak = max(peak, anonymous_kib(child.pid))
-                time.sleep(0.002)
+            peak = most_anonymous_kib(child, _TIMEOUT_S)
         finally:
             child.kill()
             child.wait()

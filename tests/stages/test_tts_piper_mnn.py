@@ -7,7 +7,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from assistant.bench.conversion import anonymous_kib
+from assistant.bench.conversion import most_anonymous_kib
 from assistant.errors import AssistantError, ConfigError, ModelDamaged, ModelMissing, ModelUnsupported
 from assistant.messages import AsrRequest, Transcript, TtsRequest
 from assistant.model_store.store import ModelInfo
@@ -210,10 +209,7 @@ def peak_of(model: ModelInfo, cache_dir: Path, text: str) -> tuple[float, int, b
     """Seconds of speech, peak of anonymous KiB of a fresh process, and whether it imported what it must not."""
     command = [sys.executable, "-c", CHILD, model.name, str(model.path), str(cache_dir), text]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-        peak = 0
-        while child.poll() is None:
-            peak = max(peak, anonymous_kib(child.pid))
-            time.sleep(0.002)
+        peak = most_anonymous_kib(child)
         assert child.stdout is not None
         seconds, heavy = child.stdout.read().strip().splitlines()[-1].split()
     return float(seconds), peak, heavy == "True"
