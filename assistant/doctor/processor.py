@@ -63,6 +63,20 @@ def look_at_temperature(scene: Scene) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+_FLAGGED = (
+    (
+        "supply-weak", WEAK_SUPPLY, "the voltage is too low", "the voltage has been too low",
+        "use the supply that the board's maker names, reboot, then: vcgencmd get_throttled",
+    ),
+    (
+        "throttled", CLOCK_CAPPED | THROTTLED | SOFT_LIMIT,
+        "the firmware holds the clock down", "the firmware has held the clock down",
+        "mend supply and cooling, reboot, then: vcgencmd get_throttled",
+    ),
+)  # fmt: skip
+"""Finding, flags, what is said while they are set and afterwards, and what to do."""
+
+
 def look_at_supply(scene: Scene) -> Iterator[Finding]:
     """Raspberry Pi's flags, from sysfs or from its own program."""
     flags = Sensors(scene.root).read().throttled or _vcgencmd(scene)
@@ -70,21 +84,11 @@ def look_at_supply(scene: Scene) -> Iterator[Finding]:
         yield Finding("supply", "ok", "the firmware tells nothing about it here")
         return
     past = flags >> _HISTORY
-    slowed = CLOCK_CAPPED | THROTTLED | SOFT_LIMIT
-    if (flags | past) & WEAK_SUPPLY:
-        now = bool(flags & WEAK_SUPPLY)
-        text = "the voltage is too low" if now else "the voltage has been too low since the start"
-        yield Finding(
-            "supply-weak", "problem" if now else "advice", f"{text} (flags {flags:#x})",
-            "use the supply that the board's maker names, reboot, then: vcgencmd get_throttled",
-        )  # fmt: skip
-    if (flags | past) & slowed:
-        now = bool(flags & slowed)
-        text = "the firmware holds the clock down" if now else "the firmware has held the clock down since the start"
-        yield Finding(
-            "throttled", "problem" if now else "advice", f"{text} (flags {flags:#x})",
-            "mend supply and cooling, reboot, then: vcgencmd get_throttled",
-        )  # fmt: skip
+    for id, mask, is_so, was_so, fix in _FLAGGED:
+        if (flags | past) & mask:
+            now = bool(flags & mask)
+            text = is_so if now else f"{was_so} since the start"
+            yield Finding(id, "problem" if now else "advice", f"{text} (flags {flags:#x})", fix)
     if not flags:
         yield Finding("supply", "ok", "the firmware reports nothing")
 
