@@ -41,6 +41,10 @@ class Hearing:
     _since: float = 0.0
     """When the guess was made that nobody goes on (monotonic seconds)."""
 
+    def words(self, heard: Heard) -> str:
+        """Without those that woke us."""
+        return without_wake_phrase(heard.text, self.wake_phrase)
+
     def suppose(self, heard: Heard) -> None:
         """That this was all."""
         with contextlib.suppress(NoSpeech):
@@ -119,7 +123,7 @@ async def streamed(hearing: Hearing) -> Heard:
                 if not isinstance(out, Transcript):
                     continue
                 heard = hearing.latest = Heard(out.text.strip(), out.confidence)
-                text = without_wake_phrase(out.text, hearing.wake_phrase)
+                text = hearing.words(heard)
                 if text and not out.final:
                     run.tell_now("stt-partial", text=text, segment_end=out.segment_end)
                     hearing.reader.hear(text)
@@ -128,7 +132,7 @@ async def streamed(hearing: Hearing) -> Heard:
         watch.cancel()
         await uninterrupted(asyncio.gather(watch, return_exceptions=True))
     if hearing.draft.text:
-        hearing.known(hit=hearing.draft.text == without_wake_phrase(heard.text, hearing.wake_phrase))
+        hearing.known(hit=hearing.draft.text == hearing.words(heard))
     return heard if heard.text and await _spoken(hearing) else Heard()
 
 
@@ -149,7 +153,7 @@ async def _drafted_at_pauses(hearing: Hearing) -> None:
             hearing.known(hit=False)
             await draft.drop()
         elif utterance.paused and hearing.latest.text:
-            if draft.text and draft.text != without_wake_phrase(hearing.latest.text, hearing.wake_phrase):
+            if draft.text and draft.text != hearing.words(hearing.latest):
                 hearing.known(hit=False)
                 await draft.drop()
             if not draft.text and await _spoken(hearing) and utterance.paused:

@@ -81,11 +81,11 @@ class Stretch(NamedTuple):
 class Chained:
     """What one part of a network makes of what the one before it makes; `steps` is what the next one takes."""
 
-    def __init__(self, compute: Callable[[Floats], Floats], take: Steps, todo: Iterator[Window], rate: int) -> None:
-        """`todo`: in steps of what is taken."""
+    def __init__(self, compute: Callable[[Floats], Floats], take: Steps, wanted: Iterator[Window], rate: int) -> None:
+        """`wanted`: in steps of what is taken."""
         self._compute = compute
         self._take = take
-        self._todo = todo
+        self._wanted = wanted
         self._rate = rate
         self._made: Stretch | None = None
 
@@ -97,7 +97,7 @@ class Chained:
 
     def next(self) -> Floats:
         """What comes of the next window. Raises `StopIteration` behind the last."""
-        begin, end, left, right = next(self._todo)
+        begin, end, left, right = next(self._wanted)
         found = self._compute(self._take(left, right))
         return found[:, :, (begin - left) * self._rate : (end - left) * self._rate]
 
