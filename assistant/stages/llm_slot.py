@@ -24,7 +24,10 @@ Logits = NDArray[np.float32]
 
 
 def pieces(length: int, kept: int, chunk: int) -> list[tuple[int, int]]:
-    """Where a prompt of `length` tokens is cut, from token `kept` on, into at most `chunk` (in whole rows) at once."""
+    """Where a prompt of `length` tokens is cut, from token `kept` on, into at most `chunk` (in whole rows) at once.
+    Nowhere when nothing is left of it."""
+    if kept >= length:
+        return []
     chunk = max(ROWS, chunk // ROWS * ROWS)
     body = length // ROWS * ROWS
     cuts = [*range(kept, body, chunk), *sorted({body, length})] if kept < body else [kept, length]

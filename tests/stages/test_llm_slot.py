@@ -30,6 +30,10 @@ def test_pieces_are_whole_rows_and_a_rest_and_cover_everything_once(length: int,
     assert all(end > begin for begin, end in cut)
 
 
+def test_of_nothing_there_are_no_pieces() -> None:
+    assert pieces(0, 0, 128) == pieces(8, 8, 128) == []
+
+
 @pytest.fixture(scope="module")
 def measured(
     model: Callable[[str], ModelInfo], tmp_path_factory: pytest.TempPathFactory
