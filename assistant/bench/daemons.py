@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -134,15 +134,28 @@ class OwnDaemon:
 
 
 @contextlib.contextmanager
-def terminable() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a benchmark as Ctrl-C does: what it has started and made is cleared away."""
+def terminable() -> Iterator[Callable[[], None]]:
+    """SIGTERM and SIGHUP end a benchmark as Ctrl-C does: what it has started and made is cleared away.
+
+    Yields a function that raises `KeyboardInterrupt` when one was lost, to be called between two steps: an exception
+    that comes within a callback of the import system, or within a destructor, is dropped by Python. At the end of the
+    block it is called once more.
+    """
+    interrupted = False
 
     def interrupt(number: int, frame: object) -> None:
+        nonlocal interrupted
+        interrupted = True
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    def unless_interrupted() -> None:
+        if interrupted:
+            raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
-        yield
+        yield unless_interrupted
+        unless_interrupted()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -116,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="JSON on stdout")
     args = parser.parse_args(argv)
 
-    def measured() -> LlmBench:
+    def measured(unless_interrupted: Callable[[], None]) -> LlmBench:
         options = Options(
             model=args.model,
             shape=args.shape,
@@ -126,11 +126,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             llama_cpp_python=args.llama_cpp_python,
             plot=args.plot,
         )
-        told = (lambda name, one: None) if args.json else show
+
+        def told(name: str, one: Any) -> None:
+            if not args.json:
+                show(name, one)
+            unless_interrupted()
+
         return measure(parsed_sections(args.sections, args.compare_llama_cpp), options, told)
 
-    with terminable():
-        return judge(measured, closing, as_json=args.json)
+    with terminable() as unless_interrupted:
+        return judge(lambda: measured(unless_interrupted), closing, as_json=args.json)
 
 
 if __name__ == "__main__":

@@ -268,7 +268,17 @@ def test_variants_have_their_price(cheap: Options, capsys: pytest.CaptureFixture
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_an_interrupt_loses_no_table_that_was_measured(cheap: Options) -> None:
-    command = [sys.executable, "-m", "assistant", "bench", "llm", "--sections", "embedding,attention", "--rounds", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "assistant",
+        "bench",
+        "llm",
+        "--sections",
+        "embedding,attention,bandwidth",
+        "--rounds",
+        "1",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as bench:
         assert bench.stdout is not None
         assert bench.stdout.readline() == "=== embedding\n"  # at once, not with all the rest
@@ -276,7 +286,7 @@ def test_an_interrupt_loses_no_table_that_was_measured(cheap: Options) -> None:
         rest = bench.stdout.read()
     assert bench.returncode == 130
     assert "49152" in rest
-    assert "attention" not in rest
+    assert "bandwidth" not in rest  # one that comes while something is imported may cost a section more, and no two
 
 
 @pytest.mark.engine
