@@ -20,7 +20,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -29,6 +31,7 @@ from assistant.bench import mix, soak_rest
 from assistant.bench.cgroups import MemoryCgroup
 from assistant.bench.daemons import OwnDaemon, terminable
 from assistant.bench.load import Target
+from assistant.bench.mix import Asked
 from assistant.bench.output import judge, said, say_aside
 from assistant.bench.soak_actors import ENDS_S, KINDS, Actor, Asker, Gate, Subscriber, TimerKeeper, Watcher
 from assistant.bench.soak_faults import ROOMY, STEP_TIMEOUT_S, Harm
@@ -44,6 +47,11 @@ RESTS = 8
 """Of a cycle."""
 LEAST_WORK_S = 0.5
 """Between two."""
+ALONE = (
+    Asked("typed command, silent", mix.COMMANDS[0], b"", speech=False),
+    Asked("typed question, silent", mix.QUESTIONS[0], b"", speech=False),
+)
+"""What is asked at rest, with nobody beside it."""
 _FAULT_EVERY_S = 2.5
 _ASKERS, _SUBSCRIBERS = 2, 2
 
@@ -66,6 +74,10 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
     """In the daemon's log."""
     targets: tuple[Target, ...]
     reached: bool
+
+
+class Look(Protocol):
+    def __call__(self, at_s: float, *, unload: bool) -> Rest: ...
 
 
 class Witness(threading.Thread):
@@ -132,7 +144,8 @@ def measure(plan: Plan, sets: Sequence[str] = ()) -> Soak:
             daemon.folder, gate, seed, daemon.pid, watched.ledger, group, min(_FAULT_EVERY_S, cycle_s / RESTS / 4)
         )
         everybody = [*actors, harm] if plan.faults else actors
-        rests = _run(watched, gate, everybody, timers, harm if plan.faults else None, seconds, cycle_s)
+        look = partial(_rest, watched, actors, [one for one in ALONE if one.kind in plan.kinds])
+        rests = _run(watched, gate, everybody, timers, look, harm if plan.faults else None, seconds, cycle_s)
         did = [one for actor in everybody for one in actor.did]
         lowest = [("OOM kills", group.oom_kills())] if group else []
         tracebacks = daemon.log.count("Traceback (most recent call last)")
@@ -172,15 +185,15 @@ def _own_cgroup() -> Iterator[MemoryCgroup | None]:
 
 
 def _run(
-    daemon: Watched, gate: Gate, actors: Sequence[Actor], timers: TimerKeeper, harm: Harm | None, seconds: float,
-    cycle_s: float,
+    daemon: Watched, gate: Gate, actors: Sequence[Actor], timers: TimerKeeper, look: Look, harm: Harm | None,
+    seconds: float, cycle_s: float,
 ) -> list[Rest]:  # fmt: skip
     for actor in actors:
         actor.start()
     for actor in actors:
         actor.ready.wait(ENDS_S)
     began = cycle = time.monotonic()
-    rests = [_rest(daemon, actors, began, unload=True)]
+    rests = [look(0.0, unload=True)]
     try:
         while (now := time.monotonic()) < began + seconds:
             if harm is not None:
@@ -189,9 +202,9 @@ def _run(
             _work(daemon, actors, max(LEAST_WORK_S, cycle_s / RESTS))
             if not gate.close(ENDS_S):
                 raise EngineFailed(f"something that was asked had no end within {ENDS_S:g} s")
-            rests.append(_rest(daemon, actors, began, unload=False))
+            rests.append(look(time.monotonic() - began, unload=False))
             if (now := time.monotonic()) >= min(cycle + cycle_s, began + seconds):
-                rests.append(_rest(daemon, actors, began, unload=True))
+                rests.append(look(time.monotonic() - began, unload=True))
                 cycle = now
             timers.compare(daemon.client)
     finally:
@@ -211,9 +224,9 @@ def _work(daemon: Watched, actors: Sequence[Actor], every_s: float) -> None:
         time.sleep(0.05)
 
 
-def _rest(daemon: Watched, actors: Sequence[Actor], began: float, *, unload: bool) -> Rest:
-    place = Place(time.monotonic() - began, sum(one.query for actor in actors for one in actor.did))
-    rest = soak_rest.read(daemon, place, unload=unload)
+def _rest(daemon: Watched, actors: Sequence[Actor], alone: Sequence[Asked], at_s: float, *, unload: bool) -> Rest:
+    place = Place(at_s, sum(one.query for actor in actors for one in actor.did))
+    rest = soak_rest.read(daemon, place, unload=unload, alone=alone)
     what = "nothing loaded" if unload else "as it is"
     say_aside(f"{rest.at_s:6.0f} s  {rest.queries:6} queries  {rest.pss_mib:7.1f} MiB {what}  {'; '.join(rest.faults)}")
     return rest
@@ -243,6 +256,7 @@ def table(found: Soak) -> str:
             f"{one.samples:>9}"
             for kind, one in seen.latency.items()
         ),
+        *(f"{f'{kind}, alone':<26}{first:>16.1f}{'':>9}{last:>16.1f}" for kind, (first, last) in seen.alone_ms.items()),
         "",
         f"targets: {said(found.reached)}",
         *(f"  {said(one.met):<8} {one.what}: {one.value:g} (at most {one.limit:g})" for one in found.targets),

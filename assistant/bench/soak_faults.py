@@ -81,14 +81,6 @@ def by_design(did: Did) -> bool:
     return did.code == "busy" or did.code in BY_DESIGN.get(did.kind, ())
 
 
-def undisturbed(did: Did, faults: Sequence[Fault]) -> bool:
-    """Whether no fault can have made it slower."""
-    harmless = ("vanish", "malformed")
-    return not any(
-        did.begin <= one.end + _AFTER_S and did.end >= one.begin for one in faults if one.kind not in harmless
-    )
-
-
 class Harm(Actor):
     def __init__(
         self, folder: Path, gate: Gate, seed: int, pid: int, ledger: LedgerReader, group: MemoryCgroup | None,

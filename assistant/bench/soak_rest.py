@@ -1,6 +1,6 @@
 """A daemon at rest: what its processes hold, and whether the ledger agrees with the kernel about it.
 
-Reads /proc and the ledger's segment; asks the daemon for nothing but to unload and to look again.
+Reads /proc and the ledger's segment; asks the daemon to unload and to look again, and what it is told to ask alone.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from assistant.bench.daemons import OwnDaemon
 from assistant.bench.memory_phases import TRUTH_TARGET_PERCENT
+from assistant.bench.mix import Asked, ask
 from assistant.bench.observer import Reading, accounted, descendants, read_tree
 from assistant.errors import AssistantError, EngineFailed, NotRunning
 from assistant.machine import lines_of
@@ -47,7 +49,7 @@ class Rest(msgspec.Struct, frozen=True, kw_only=True):
     at_s: float
     """Since the load began."""
     queries: int
-    """Ended so far."""
+    """Of the load, ended so far."""
     unloaded: bool
     """No stage is loaded."""
     processes: dict[str, Process]
@@ -59,6 +61,8 @@ class Rest(msgspec.Struct, frozen=True, kw_only=True):
     """What the ledger says they hold."""
     faults: tuple[str, ...]
     """What is out of balance."""
+    alone_ms: dict[str, float] = {}
+    """By kind, how long the same query took with what it needs loaded and nobody else asking."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -93,13 +97,21 @@ class Watched:
         return (SHM / segment_name(self._daemon.owner)).exists()
 
 
-def read(daemon: Watched, place: Place, *, unload: bool) -> Rest:
-    """Waits until nothing is under way; with `unload` until nothing is loaded, either. Raises `EngineFailed` when the
-    daemon has ended."""
+def read(daemon: Watched, place: Place, *, unload: bool, alone: Sequence[Asked] = ()) -> Rest:
+    """Waits until nothing is under way; with `unload` until nothing is loaded, either; without it asks `alone` first,
+    one after the other. Raises `EngineFailed` when the daemon has ended."""
     if unload:
         for stage in STAGE_ORDER:
             daemon.client.unload(stage)
     faults = [] if _quiet(daemon) else [f"not at rest after {_QUIET_S:g} s: {_states(daemon)}"]
+    alone_ms = dict[str, float]()
+    if not unload:
+        for asked in alone:
+            ask(daemon.client, asked)  # loads what it needs
+            ended = ask(daemon.client, asked)
+            alone_ms[asked.kind] = ended.total_ms
+            if ended.code:
+                faults.append(f"{asked.kind}, asked alone: {ended.code}: {ended.message}")
     if unload and (rows := daemon.view().rows):
         faults.append("reserved after everything was unloaded: " + ", ".join(row.stage for row in rows))
     if not daemon.named:
@@ -120,6 +132,7 @@ def read(daemon: Watched, place: Place, *, unload: bool) -> Rest:
         anon_mib=round(held / MIB, 2),
         accounted_mib=round(accounted(view) / MIB, 2),
         faults=tuple(faults),
+        alone_ms=alone_ms,
     )
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from assistant.bench.load import Spread, Target, spread
 from assistant.bench.soak_actors import Did
-from assistant.bench.soak_faults import Fault, by_design, explained, undisturbed
+from assistant.bench.soak_faults import Fault, by_design, explained
 from assistant.bench.soak_rest import DAEMON, FORK_SERVER, Rest
 
 REST_MIB_PER_HOUR = 6.0
@@ -21,15 +21,14 @@ WORKER_MIB_PER_100 = 2.0
 NOISE_MIB = 1.0
 """Growth between two readings, or in a whole run, that is not told from noise."""
 SLOWER, LEAST_MS = 1.5, 5.0
-"""The last third of the run against the first, medians of what no fault touched, each taken for `LEAST_MS` at least."""
-JUDGED = ("status", "typed command, silent", "typed question, silent")
-"""Whose times can be compared: always the same work."""
+"""The last third of the run against the first, medians of what was asked alone, each taken for `LEAST_MS` at least:
+under load, times depend on who else asks."""
 LEAST_ANSWERED = 0.5
 """Of the queries; the rest are busy, cancelled, or met a fault."""
 EXTRA_FDS, EXTRA_THREADS = 1.0, 1.0
 _WARM, _WARM_QUERIES = 0.2, 50
 """Of the run, and queries in any case: what is allocated once belongs to no slope."""
-_FEWEST_PAIRS, _FEWEST_TIMES = 3, 10
+_FEWEST_PAIRS, _FEWEST_TIMES = 3, 5
 _EXAMPLES, _SLOWEST = 20, 8
 
 Points = Sequence[tuple[float, float]]
@@ -40,8 +39,6 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     """ms, in the first third of the run."""
     last: Spread
     samples: int
-    slower: float | None
-    """Median of the last third by that of the first, of what no fault touched; None: too few."""
 
 
 class Errors(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +78,9 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     balance_faults: tuple[str, ...]
     errors: Errors
     latency: dict[str, Latency]
+    """Under load; not judged."""
+    alone_ms: dict[str, tuple[float, float]]
+    """By kind, what was asked alone: medians of the first and of the last third of the run. Too few: not there."""
     slowest: tuple[str, ...]
     """Queries: how long, where the time went, and which faults they met."""
     answered: float
@@ -113,7 +113,8 @@ def findings(rests: Sequence[Rest], did: Sequence[Did], faults: Sequence[Fault],
         threads=_more(warm, lambda rest, name: rest.processes[name].threads),
         balance_faults=tuple(f"at {one.at_s:.0f} s: {what}" for one in rests for what in one.faults),
         errors=_errors(did, faults),
-        latency=_latency(did, faults, seconds),
+        latency=_latency(did, seconds),
+        alone_ms=_alone(rests),
         slowest=_slowest(queries, faults),
         answered=round(sum(not one.code for one in queries) / len(queries), 3) if queries else 0.0,
     )
@@ -173,23 +174,25 @@ def _codes(did: Sequence[Did]) -> dict[str, int]:
     return dict(sorted(Counter(one.code for one in did).items()))
 
 
-def _latency(did: Sequence[Did], faults: Sequence[Fault], seconds: float) -> dict[str, Latency]:
+def _latency(did: Sequence[Did], seconds: float) -> dict[str, Latency]:
     """Of what went well."""
     start = min((one.begin for one in did), default=0.0)
     found = {}
     for kind in sorted({one.kind for one in did if not one.code}):
         well = [one for one in did if one.kind == kind and not one.code]
-        first = [one for one in well if one.begin - start < seconds / 3]
-        last = [one for one in well if one.begin - start >= seconds * 2 / 3]
-        calm = [[one.ms for one in part if undisturbed(one, faults)] for part in (first, last)]
-        enough = kind in JUDGED and min(map(len, calm)) >= _FEWEST_TIMES
-        medians = [max(LEAST_MS, statistics.median(part or [0.0])) for part in calm]
-        found[kind] = Latency(
-            first=spread([one.ms for one in first]),
-            last=spread([one.ms for one in last]),
-            samples=len(well),
-            slower=round(medians[1] / medians[0], 2) if enough else None,
-        )
+        first = [one.ms for one in well if one.begin - start < seconds / 3]
+        last = [one.ms for one in well if one.begin - start >= seconds * 2 / 3]
+        found[kind] = Latency(first=spread(first), last=spread(last), samples=len(well))
+    return found
+
+
+def _alone(rests: Sequence[Rest]) -> dict[str, tuple[float, float]]:
+    found = {}
+    for kind in sorted({kind for one in rests for kind in one.alone_ms}):
+        times = [one.alone_ms[kind] for one in rests if kind in one.alone_ms]
+        third = len(times) // 3
+        if third >= _FEWEST_TIMES:
+            found[kind] = (round(statistics.median(times[:third]), 1), round(statistics.median(times[-third:]), 1))
     return found
 
 
@@ -210,7 +213,7 @@ def targets_of(found: Findings, seconds: float, others: Sequence[tuple[str, int]
     per_hour = max(REST_MIB_PER_HOUR, NOISE_MIB / (seconds / 3600))
     slopes = {"all": found.rest_mib_per_hour, **found.process_mib_per_hour}
     few = max(0, _FEWEST_PAIRS - found.rest_readings)
-    slower = {kind: one.slower for kind, one in found.latency.items() if one.slower is not None}
+    slower = {kind: max(LEAST_MS, last) / max(LEAST_MS, first) for kind, (first, last) in found.alone_ms.items()}
     return (
         _most("readings at rest that are missing", few, 0),
         *(
@@ -230,7 +233,7 @@ def targets_of(found: Findings, seconds: float, others: Sequence[tuple[str, int]
         *(_most(f"more threads, {name}", one, EXTRA_THREADS) for name, one in found.threads.items()),
         _most("ledger out of balance at rest", len(found.balance_faults), 0),
         _most("errors that no fault explains", sum(found.errors.unexplained.values()), 0),
-        *(_most(f"slower at the end, {kind}, by", one, SLOWER) for kind, one in slower.items()),
+        *(_most(f"slower at the end, {kind}, alone, by", one, SLOWER) for kind, one in slower.items()),
         _most("queries not answered, share", round(1 - found.answered, 3), 1 - LEAST_ANSWERED),
         *(_most(what, often, 0) for what, often in others),
     )
