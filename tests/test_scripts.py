@@ -22,10 +22,10 @@ class Place:
         self.here.mkdir()
         (self.root / "scripts").mkdir(parents=True)
         shutil.copy(SCRIPTS / "run", self.root / "scripts")
-        self._program("scripts/setup", ENDS)
-        self._program(".venv/bin/assistant", TELLS)
+        self.program("scripts/setup", ENDS)
+        self.program(".venv/bin/assistant", TELLS)
 
-    def _program(self, name: str, text: str) -> None:
+    def program(self, name: str, text: str) -> None:
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -94,6 +94,25 @@ def test_a_symbolic_link_works(place: Place) -> None:
     link = place.here / "ask"
     link.symlink_to("../check out/scripts/run")
     assert place.asked(script=link) == [f"--wav={place.root}/assistant/data/question.wav"]
+
+
+def _passes(place: Place, script: str, *args: str) -> list[str]:
+    """How Python's modules are run by a script, one a line."""
+    for name in ("test", "coverage"):
+        shutil.copy(SCRIPTS / name, place.root / "scripts")
+    place.program(".venv/bin/python", '#!/bin/sh\nprintf "%s " "$@"\necho\n')
+    done = place.run(*args, script=place.root / "scripts" / script)
+    assert (done.returncode, done.stderr) == (0, "")
+    return [line.strip() for line in done.stdout.splitlines() if " models fetch " not in line]
+
+
+@pytest.mark.parametrize("args", [(), ("-k", "one"), ("--hostile",)])
+def test_coverage_runs_what_the_tests_run(place: Place, args: tuple[str, ...]) -> None:
+    tests = _passes(place, "test", *args)
+    assert len(tests) == (1 if args else 3)
+    *counted, combined, _ = _passes(place, "coverage", *args)
+    assert counted == [line.replace("-m pytest", "-m coverage run -m pytest") for line in tests]
+    assert combined == "-m coverage combine --quiet"
 
 
 @pytest.mark.parametrize("name", ["run", "test", "coverage"])
