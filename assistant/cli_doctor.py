@@ -52,6 +52,12 @@ def _lines(report: Report) -> Iterator[str]:
         if one.fix:
             yield f"{'':8} fix: {one.fix}"
     fixable = sum(one.mend is not None for one in report.findings)
-    yield f"{counts['problem']} problem(s), {counts['advice']} piece(s) of advice, {counts['ok']} fine" + (
-        f"; 'assistant doctor --fix' mends {fixable}" if fixable else ""
+    summary = (
+        f"{_many(counts['problem'], 'problem', 'problems')},"
+        f" {_many(counts['advice'], 'piece of advice', 'pieces of advice')}, {counts['ok']} fine"
     )
+    yield summary + (f"; 'assistant doctor --fix' mends {fixable}" if fixable else "")
+
+
+def _many(count: int, one: str, more: str) -> str:
+    return f"{count or 'no'} {one if count < 2 else more}"

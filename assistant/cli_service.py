@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -143,6 +144,19 @@ def _make_state(folder: Path) -> None:
         raise UsageError(f"{folder}, where timers are kept, cannot be made: {error.strerror}") from None
 
 
+def _account_in_image(account: str, root: Path) -> Iterator[str]:
+    """systemd-sysusers writes files and runs nothing of the image: it may be of another processor. The folders need
+    no command: systemd makes them, and gives the account what lies in them, when the service starts."""
+    line = f'u {account} - "Local voice assistant" /var/lib/assistant'
+    users = root / "etc/passwd"
+    try:
+        known = any(one.startswith(f"{account}:") for one in users.read_text("utf-8", "replace").splitlines())
+    except OSError:
+        known = False
+    if not known:
+        yield f"sudo systemd-sysusers --root={shlex.quote(str(root))} --inline {shlex.quote(line)}"
+
+
 def _next(facts: Facts, root: Path) -> list[str]:
     """Commands, in their order."""
     from assistant import paths, service_facts
@@ -150,7 +164,7 @@ def _next(facts: Facts, root: Path) -> list[str]:
     installed = paths.checkout() is None
     fetch = f"{shlex.quote(sys.executable)} -m assistant models fetch --default"
     if root != Path("/"):
-        return [f"systemctl --root {shlex.quote(str(root))} enable assistant"]
+        return [*_account_in_image(facts.account, root), f"systemctl --root={shlex.quote(str(root))} enable assistant"]
     if not facts.system:
         return [
             *([fetch] if installed else []),

@@ -78,7 +78,10 @@ def test_fix_tells_what_it_did_and_what_is_left(home: Path) -> None:
     assert plain.splitlines()[0] == "ok       settings: the defaults", "there is nothing left to mend"
     if "PROBLEM  model-missing: " in plain:
         assert "         fix: assistant models fetch whisper-tiny.en\n" in plain
-    assert re.fullmatch(r"\d+ problem\(s\), \d+ piece\(s\) of advice, \d+ fine", plain.splitlines()[-1])
+    problems, advice = (len(re.findall(f"^{mark} ", plain, re.MULTILINE)) for mark in ("PROBLEM", "ADVICE"))
+    faults = {0: "no problem", 1: "1 problem"}.get(problems, f"{problems} problems")
+    hints = {0: "no piece of advice", 1: "1 piece of advice"}.get(advice, f"{advice} pieces of advice")
+    assert re.fullmatch(rf"{faults}, {hints}, \d+ fine", plain.splitlines()[-1])
 
 
 def test_where_nothing_works_everything_is_a_finding(home: Path) -> None:

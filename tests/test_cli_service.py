@@ -92,8 +92,27 @@ def test_an_image_gets_the_systems_service(home: Path) -> None:
     told = json.loads(call(home, "install-service", "--system", "--root", str(home), "--json", "--account", "voice"))
     assert told["path"] == str(home / "etc/systemd/system/assistant.service")
     assert "User=voice\nSupplementaryGroups=audio\n" in told["unit"]
-    assert told["commands"] == [f"systemctl --root {shlex.quote(str(home))} enable assistant"]
+    make, enable = map(shlex.split, told["commands"])
+    assert make[:3] == ["sudo", "systemd-sysusers", f"--root={home}"]
+    assert enable == ["systemctl", f"--root={home}", "enable", "assistant"]
+    (home / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\nvoice:x:990:990::/var/lib/assistant:/sbin/nologin\n")
+    told = json.loads(call(home, "install-service", "--system", "--root", str(home), "--json", "--account", "voice"))
+    assert [shlex.split(one) for one in told["commands"]] == [enable], "the account is there"
     assert call(home, "uninstall-service", "--system", "--root", str(home)).startswith("removed: ")
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="an account is made by root")
+@pytest.mark.skipif(shutil.which("systemd-sysusers") is None, reason="systemd is not installed")
+def test_the_commands_for_an_image_make_what_the_unit_names(home: Path) -> None:
+    (home / "etc").mkdir()
+    args = ("install-service", "--system", "--root", str(home), "--account", "voice", "--json")
+    for command in json.loads(call(home, *args))["commands"]:
+        subprocess.run(command.removeprefix("sudo "), shell=True, check=True, timeout=15, capture_output=True)
+    users = [line.split(":") for line in (home / "etc/passwd").read_text("utf-8").splitlines()]
+    assert [(user[0], user[4], user[5]) for user in users] == [("voice", "Local voice assistant", "/var/lib/assistant")]
+    wanted = home / "etc/systemd/system/multi-user.target.wants/assistant.service"
+    assert str(wanted.readlink()) == "/etc/systemd/system/assistant.service"
 
 
 def test_what_cannot_be_is_refused_in_one_line(home: Path) -> None:

@@ -102,8 +102,15 @@ def test_wake_words_need_their_models(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "computer.json").write_text(json.dumps({}))
     scene = machine.scene(*TINY, *sound, "wake.words=computer", f"wake.models_dir={tmp_path}")
     assert "models" in look(look_at_models, scene)
-    finding = look(look_at_models, machine.scene(*TINY, "audio.enabled=true"))["wake-word-missing"]
-    assert (finding.level, finding.fix) == ("advice", "assistant models fetch wake-stop")
+    # "stop" is heard without a model, too: who has set nothing is told nothing
+    assert "models" in look(look_at_models, machine.scene(*TINY, "audio.enabled=true"))
+    scene = machine.scene(*TINY, "audio.enabled=true", "wake.stop_words=stop,basta")
+    finding = look(look_at_models, scene)["wake-word-missing"]
+    assert (finding.level, finding.fix) == ("advice", "assistant models list")
+    assert "'basta'" in finding.found
+    # as a wake word it has no other way to be heard
+    finding = look(look_at_models, machine.scene(*TINY, *sound, "wake.words=stop"))["wake-word-missing"]
+    assert (finding.level, finding.fix) == ("problem", "assistant models fetch wake-stop")
 
 
 # --- what is made of them -------------------------------------------------------------------------------------------
