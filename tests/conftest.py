@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,24 +13,38 @@ from hypothesis import settings
 from assistant import paths
 from assistant.errors import ModelError
 from assistant.model_store.store import ModelInfo, ModelStore
+from tests.lacking import lacks
 
 # tests share the cores with other workers and with what they start: how long an example takes says nothing
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
 
 
-@pytest.fixture(scope="session")
-def model() -> Callable[[str], ModelInfo]:
-    """A real model by name; a test that needs one is skipped where it was not fetched (scripts/test fetches all)."""
-    store = ModelStore.default()
+def opener(store: ModelStore, environ: Mapping[str, str] = os.environ) -> Callable[[str], ModelInfo]:
+    """Opens models of `store` by name; what is not there, `lacks` decides."""
 
     def opened(name: str) -> ModelInfo:
         try:
             return store.open(name)
         except ModelError as error:
-            pytest.skip(f"{error.message}")
+            lacks("models", error.message, environ)
 
     return opened
+
+
+@pytest.fixture(scope="session")
+def model() -> Callable[[str], ModelInfo]:
+    """A real model by name; scripts/test fetches all that the tests open."""
+    return opener(ModelStore.default())
+
+
+@pytest.fixture(scope="session")
+def corpora() -> Path:
+    """What people wrote to assistants; kept beside the checkout, not in it."""
+    folder = (paths.checkout() or Path()).parent / "shared/nlu"
+    if not folder.is_dir():
+        lacks("recordings", "the corpora (../shared/nlu) are not on this machine")
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +52,7 @@ def speech() -> Path:
     """Human recordings; they are kept beside the checkout, not in it."""
     folder = (paths.checkout() or Path()).parent / "shared/speech"
     if not (folder / "manifest.json").is_file():
-        pytest.skip("the human recordings (../shared/speech) are not on this machine")
+        lacks("recordings", "the human recordings (../shared/speech) are not on this machine")
     return folder
 
 

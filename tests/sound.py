@@ -3,7 +3,7 @@
 Microphone and speaker are null sinks of two servers, so that each can vanish alone: a single PulseAudio would move the
 streams of the one to the other. `SoundSystem` starts both, plays into the microphone, records what the speaker plays,
 unplugs and plugs each, and says in `environ` what makes a process use them through PortAudio. Works as root, touches no
-sound system of the machine. Tests are skipped where the programs are not installed.
+sound system of the machine. Where the programs are not installed, `tests.lacking` decides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-import pytest
+from tests.lacking import lacks
 
 RATE = 16_000
 """Hz of everything that is played and recorded here; s16le mono."""
@@ -51,10 +51,11 @@ class Sink:
 
 
 def needed() -> None:
-    """Skips the test where the programs of a sound system are missing."""
+    """Ends the test where the programs of a sound system are missing."""
     missing = [name for name in PROGRAMS if not shutil.which(name)]
     if missing:
-        pytest.skip(f"not installed: {', '.join(missing)} (Debian: pulseaudio pulseaudio-utils libasound2-plugins)")
+        packages = "pulseaudio pulseaudio-utils libasound2-plugins"
+        lacks("sound", f"not installed: {', '.join(missing)} (Debian: {packages})")
 
 
 def _die_with_parent() -> None:

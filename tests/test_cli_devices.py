@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from assistant.audio.stream_check import FLOOR_DBFS, TONE_HZ, advice, measure, tone
+from tests.lacking import lacks
 from tests.sound import RATE, SoundSystem
 
 
@@ -27,7 +28,7 @@ def devices(sound: SoundSystem, *arguments: str) -> subprocess.CompletedProcess[
         [sys.executable, "-m", "assistant", "devices", *arguments], env=sound.environ, capture_output=True, text=True
     )
     if "no sound system" in done.stderr + done.stdout:
-        pytest.skip("PortAudio is not installed (Debian: libportaudio2)")
+        lacks("sound", "PortAudio is not installed (Debian: libportaudio2)")
     return done
 
 

@@ -21,6 +21,7 @@ import pytest
 from assistant.cli_service import check_target
 from assistant.errors import UsageError
 from assistant.service_unit import MARKER
+from tests.lacking import lacks
 
 CODE = {name: value for name, value in os.environ.items() if not name.startswith(("ASSISTANT_", "XDG_", "WATCHDOG"))}
 
@@ -103,8 +104,9 @@ def test_an_image_gets_the_systems_service(home: Path) -> None:
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="an account is made by root")
-@pytest.mark.skipif(shutil.which("systemd-sysusers") is None, reason="systemd is not installed")
 def test_the_commands_for_an_image_make_what_the_unit_names(home: Path) -> None:
+    if shutil.which("systemd-sysusers") is None:
+        lacks("systemd", "systemd is not installed")
     (home / "etc").mkdir()
     args = ("install-service", "--system", "--root", str(home), "--account", "voice", "--json")
     for command in json.loads(call(home, *args))["commands"]:

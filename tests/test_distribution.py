@@ -20,11 +20,9 @@ import pytest
 
 from assistant import __version__, config
 from assistant.model_store.store import ModelInfo
+from tests.lacking import lacks
 
-pytestmark = [
-    pytest.mark.skipif(importlib.util.find_spec("hatchling") is None, reason="hatchling (extra: dev) is not installed"),
-    pytest.mark.timeout(90),  # reads and writes 16 MB a few times; 7 s on a quiet machine
-]
+pytestmark = pytest.mark.timeout(90)  # reads and writes 16 MB a few times; 7 s on a quiet machine
 
 ROOT = Path(__file__).parents[1]
 NAME = f"local_voice_assistant-{__version__}"
@@ -52,6 +50,8 @@ class Place(NamedTuple):
 
 
 def build(folder: Path, source: Path, *targets: str) -> None:
+    if importlib.util.find_spec("hatchling") is None:
+        lacks("packages", "hatchling (extra: dev) is not installed")
     command = [*OFFLINE, sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
     done = subprocess.run([*command, *targets], cwd=source, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr

@@ -14,11 +14,11 @@ from assistant import config
 from assistant.memory_orchestrator.budget import decide
 from assistant.memory_orchestrator.probe import MIB, Machine
 from assistant.service_unit import ANYWHERE, MARKER, Facts, is_ours, memory_limits, quoted, reach_of, unit
+from tests.lacking import lacks
 
 PYTHON = Path("/usr/bin/python3")
 ANALYZE = shutil.which("systemd-analyze")
 HOMES = {"XDG_STATE_HOME": Path("/home/a/.local/state"), "XDG_DATA_HOME": Path("/home/a/my data/50%")}
-systemd = pytest.mark.skipif(ANALYZE is None, reason="systemd-analyze is not installed")
 
 
 class Unit(configparser.RawConfigParser):
@@ -139,11 +139,12 @@ def test_a_setting_keeps_its_dollars() -> None:
     assert one["Service"]["ExecStart"].endswith('--set "stages.llm.system_prompt=Say $$HOME and $${X}, 5%% of it."')
 
 
-@systemd
 @pytest.mark.parametrize(("system", "most"), [(True, 15), (False, 60)])
 def test_systemd_takes_it_and_finds_it_tight(tmp_path: Path, system: bool, most: int) -> None:
     """`most`: exposure times ten, from 0 (safe) to 100. What devices and addresses a user's manager cannot deny, it
     counts as exposed."""
+    if ANALYZE is None:
+        lacks("systemd", "systemd-analyze is not installed")
     path = tmp_path / "voice-test.service"
     reads = (tmp_path / "a b",)
     path.write_text(made(system, homes=HOMES, reads=reads, sets=("house.names=a b, c",)).text)
@@ -151,7 +152,7 @@ def test_systemd_takes_it_and_finds_it_tight(tmp_path: Path, system: bool, most:
     environ = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "XDG_RUNTIME_DIR": str(tmp_path), "HOME": str(tmp_path)}
     for command in (["verify", *scope], ["security", *scope, "--offline=true", f"--threshold={most}", "--no-pager"]):
         done = subprocess.run(
-            [str(ANALYZE), *command, str(path)], capture_output=True, text=True, env=environ, timeout=15, check=False
+            [ANALYZE, *command, str(path)], capture_output=True, text=True, env=environ, timeout=15, check=False
         )
         if "Operation not permitted" in done.stderr or "Failed to initialize manager" in done.stderr:
             pytest.skip("systemd-analyze cannot work here: " + done.stderr.strip().splitlines()[-1])

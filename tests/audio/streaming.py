@@ -13,9 +13,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
+from tests.lacking import lacks
 from tests.sound import RATE, SoundSystem
 
 PATIENCE_S = 10.0
@@ -79,7 +79,7 @@ class Streaming:
             if key in line and (not wanted or wanted.items() <= line[key].items()):
                 return line
         if "no sound system" in json.dumps(passed):
-            pytest.skip("PortAudio is not installed (Debian: libportaudio2)")
+            lacks("sound", "PortAudio is not installed (Debian: libportaudio2)")
         raise AssertionError(f"not told in {timeout_s} s: {key} {wanted}; but {passed}")
 
     def nothing_told(self, seconds: float) -> None:

@@ -16,6 +16,7 @@ import pytest
 from assistant.audio.devices import Speaker
 from assistant.errors import DeviceError, ExitCode
 from tests.audio.streaming import pitch, samples
+from tests.lacking import lacks
 from tests.sound import RATE, SoundSystem
 
 
@@ -102,7 +103,7 @@ def test_a_real_sound_system_plays_what_is_written(tmp_path: Path, only: list[st
         played = subprocess.run([sys.executable, "-c", PLAY, *only], env=sound.environ, capture_output=True, text=True)
         time.sleep(0.3)
     if "no sound system" in played.stderr:
-        pytest.skip("PortAudio is not installed (Debian: libportaudio2)")
+        lacks("sound", "PortAudio is not installed (Debian: libportaudio2)")
     assert played.returncode == 0, played.stderr
     loud = np.abs(samples(spoken.pcm)) > 500
     assert 0.95 < loud.sum() / RATE / (1 - 2 / np.pi * np.arcsin(500 / 8000)) < 1.02

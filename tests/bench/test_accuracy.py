@@ -14,6 +14,7 @@ from assistant.bench.embedded import embedded_gguf
 from assistant.errors import ModelDamaged, ModelMissing
 from assistant.model_store.convert_gguf import ConversionReport, convert_gguf
 from assistant.model_store.vocabulary import Vocabulary
+from tests.lacking import lacks
 
 
 def logits(*probabilities: float) -> NDArray[np.float32]:
@@ -55,7 +56,7 @@ def source() -> Path:
     try:
         return embedded_gguf()
     except ModelMissing as error:
-        pytest.skip(error.message)
+        lacks("models", error.message)
 
 
 @pytest.fixture(scope="module")

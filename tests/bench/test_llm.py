@@ -311,7 +311,7 @@ def test_a_small_model_in_real_cgroups(cheap: Options, tmp_path: Path) -> None:
     try:
         found = llm_limits.measure(options)
     except UsageError as error:
-        pytest.skip(error.message)
+        pytest.skip(f"no memory cgroup: {error.message}")
     assert found.reached, llm_limits.table(found)
     assert (found.at[0].ledger, found.at[0].oom_kills, found.least_admitted_mib) == ("answered", 0, 700)
     assert found.below.ledger == llm_limits.REFUSED

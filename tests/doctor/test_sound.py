@@ -12,6 +12,7 @@ import pytest
 from assistant.doctor.scene import Scene
 from assistant.doctor.sound import look_at_sound, permissions
 from tests.doctor.machines import Machine, as_nobody, look
+from tests.lacking import lacks
 from tests.sound import ALSA_CONFIG, SoundSystem
 
 ON = "audio.enabled=true"
@@ -46,7 +47,7 @@ def test_a_sound_system_works_then_hangs_then_is_gone(sound: SoundSystem, tmp_pa
     machine = machine_with(tmp_path / "m", sound.environ)
     found = look(look_at_sound, machine.scene(ON))
     if "sound-library" in found:
-        pytest.skip("PortAudio is not installed (Debian: libportaudio2)")
+        lacks("sound", "PortAudio is not installed (Debian: libportaudio2)")
     assert "'default' and 'default'" in found["sound"].found
     wrong = look(look_at_sound, machine.scene(ON, "audio.input=nothing-like-it"))["sound-no-device"]
     assert "there are: " in wrong.found

@@ -20,7 +20,7 @@ from assistant.api.client import Client
 from assistant.bench.cgroups import MemoryCgroup
 from assistant.bench.daemons import OwnDaemon
 from assistant.errors import AssistantError, UsageError
-from assistant.memory_orchestrator.ledger import SHM, segment_name, stale_segments
+from assistant.memory_orchestrator.writers import SHM, segment_name, stale_segments
 from assistant.memory_orchestrator.probe import MIB
 from assistant.messages import STAGE_ORDER, Outcome, QueryReport
 from assistant.model_store.store import ModelInfo
@@ -54,7 +54,7 @@ def group() -> Iterator[MemoryCgroup]:
     try:
         one.__enter__()
     except UsageError as error:
-        pytest.skip(error.message)
+        pytest.skip(f"no memory cgroup: {error.message}")
     try:
         yield one
     finally:

@@ -22,7 +22,8 @@ from assistant.memory_orchestrator.probe import MIB
 from assistant.memory_orchestrator.sensors import Readings
 from assistant.messages import LlmDelta, LlmRequest, Stage, Turn
 from assistant.stages.fork_client import ForkServer
-from assistant.stages.supervisor import StageSpec, Supervisor
+from assistant.stages.spec import StageSpec
+from assistant.stages.supervisor import Supervisor
 from tests.faults.house import children, is_zombie
 from tests.housekept import housekept
 
@@ -170,6 +171,6 @@ def test_the_kernels_oom_kill_is_a_typed_error(tmp_path: Path, fault_times: int)
                             pass
                 assert group.oom_kills() == 1
         except UsageError as error:
-            pytest.skip(error.message)
+            pytest.skip(f"no memory cgroup: {error.message}")
 
     run_faults(tmp_path, fault_times, fault, budget_mib=600, margin_mib=200)

@@ -16,6 +16,7 @@ import pytest
 from assistant.messages import Outcome
 from tests.api.daemon_process import alive, children, until
 from tests.hostile.world import LOCAL, QUESTION, World
+from tests.lacking import lacks
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(60)]
 
@@ -64,7 +65,7 @@ def test_neither_affinity_nor_priority_may_be_changed(long_form: bool) -> None:
     with World(prefix=[sys.executable, str(FORBIDS)]) as world:
         world.daemon()
         if "not forbidden" in world.log:
-            pytest.skip(world.log)
+            pytest.skip(f"this kernel forbids nothing: {world.log}")
         world.works(llm=long_form)
         worker = children(world.process.pid)[-1]
         assert "Seccomp:\t2" in Path(f"/proc/{worker}/status").read_text()
@@ -89,7 +90,7 @@ def test_too_few_open_files_are_told_and_enough_are_enough(long_form: bool) -> N
 def test_a_wall_clock_that_jumps_moves_no_timer(tmp_path: Path) -> None:
     compiler = shutil.which("cc")
     if compiler is None:
-        pytest.skip("there is no C compiler for a clock of its own")
+        lacks("compiler", "there is no C compiler for a clock of its own")
     (tmp_path / "clock.c").write_text(CLOCK)
     library, offset = tmp_path / "clock.so", tmp_path / "offset"
     subprocess.run([compiler, "-shared", "-fPIC", "-o", library, tmp_path / "clock.c", "-ldl"], check=True)

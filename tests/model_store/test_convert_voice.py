@@ -19,6 +19,7 @@ from assistant import paths
 from assistant.errors import ModelDamaged, ModelMissing, ModelUnsupported
 from assistant.model_store import convert_voice as command
 from assistant.model_store import cut_voice, voice_graph
+from tests.lacking import lacks
 
 NAME = "en_US-joe-medium"
 MODULE = "assistant.model_store.convert_voice"
@@ -43,7 +44,7 @@ finally:
 def voice() -> Path:
     path = paths.models_dir() / NAME / f"{NAME}.onnx"
     if not path.is_file():
-        pytest.skip(f"{path} is not there: scripts/setup fetches it")
+        lacks("models", f"{path} is not there: scripts/setup fetches it")
     return path
 
 

@@ -18,7 +18,6 @@ from assistant.nlu.vocabulary import INTENTS
 from assistant.stages.base import EngineConfig
 from assistant.stages.intent_templates import TemplateIntent, normalise
 
-NLU = Path(__file__).parents[2].parent / "shared/nlu"
 TIME, DATE, NEVER_MIND = "HassGetCurrentTime", "HassGetCurrentDate", "HassNevermind"
 
 
@@ -243,15 +242,8 @@ print(int(anon.split()[1]) // 1024, *{{name.partition(".")[0] for name in sys.mo
 
 
 # --- what people really said ----------------------------------------------------------------------------------------
-def corpus(name: str) -> Path:
-    path = NLU / name
-    if not path.is_file():
-        pytest.skip(f"{path} is not there: the corpora are not part of the project")
-    return path
-
-
-def test_what_people_ask_assistants_is_no_command_of_ours(engine: TemplateIntent) -> None:
-    rows = [line.split("\t") for line in corpus("slurp_devel_test.tsv").read_text("utf-8").splitlines()]
+def test_what_people_ask_assistants_is_no_command_of_ours(engine: TemplateIntent, corpora: Path) -> None:
+    rows = [line.split("\t") for line in (corpora / "slurp_devel_test.tsv").read_text("utf-8").splitlines()]
     others = [text for text, label in rows if label.split("_")[0] not in ("datetime", "query", "calendar", "audio")]
     assert len(others) > 3000
     assert [text for text in others if ask(engine, text).name] == []
@@ -260,13 +252,13 @@ def test_what_people_ask_assistants_is_no_command_of_ours(engine: TemplateIntent
     assert not {text for text in clock if " in " in f"{text} "}
 
 
-def test_a_thousand_out_of_domain_lines_are_no_command(engine: TemplateIntent) -> None:
-    rows = [line.split("\t") for line in corpus("paraphrases_en.tsv").read_text("utf-8").splitlines()]
+def test_a_thousand_out_of_domain_lines_are_no_command(engine: TemplateIntent, corpora: Path) -> None:
+    rows = [line.split("\t") for line in (corpora / "paraphrases_en.tsv").read_text("utf-8").splitlines()]
     wrong = [(text, label) for text, label in rows if (ask(engine, text).name or label) != label]
     assert wrong == []
 
 
-def test_clinc_sentences_of_other_intents_are_no_command(engine: TemplateIntent) -> None:
-    sets = json.loads(corpus("clinc150_full.json").read_text("utf-8"))
+def test_clinc_sentences_of_other_intents_are_no_command(engine: TemplateIntent, corpora: Path) -> None:
+    sets = json.loads((corpora / "clinc150_full.json").read_text("utf-8"))
     others = [text for rows in sets.values() for text, label in rows if label not in ("time", "date", "cancel")]
     assert [text for text in others[::4] if ask(engine, text).name] == []

@@ -2,7 +2,7 @@
 checkout.
 
 The two packages and what only they need are installed by pip into a folder of the test session, at fixed versions; what
-is heavy (Piper, faster-whisper) is in our own environment already. Without a package index the tests are skipped.
+is heavy (Piper, faster-whisper) is in our own environment already. Without a package index, `tests.lacking` decides.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from assistant.model_store.store import ModelInfo
 from assistant.stages.asr_wyoming import WyomingAsr
 from assistant.stages.base import EngineConfig
 from assistant.stages.tts_wyoming import WyomingTts
+from tests.lacking import lacks
 from tests.stages.remote_servers import free_port
 
 PACKAGES = (
@@ -44,13 +45,13 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(120)]
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("servers")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    pip += ["--retries", "0", "--timeout", "10", "--target", str(folder), *PACKAGES]
+    pip += ["--retries", "2", "--timeout", "10", "--target", str(folder), *PACKAGES]
     try:
         done = subprocess.run(pip, capture_output=True, text=True, timeout=60)
     except subprocess.TimeoutExpired:
-        pytest.skip("the package index does not answer in time")
+        lacks("packages", "the package index does not answer in time")
     if done.returncode:
-        pytest.skip(f"pip cannot install the servers: {done.stderr.strip().splitlines()[-1]}")
+        lacks("packages", f"pip cannot install the servers: {done.stderr.strip().splitlines()[-1]}")
     return folder
 
 

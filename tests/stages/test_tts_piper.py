@@ -22,6 +22,7 @@ from assistant.stages.base import EngineConfig
 from assistant.stages.piper_voice import cut_phonemes
 from assistant.stages.piper_windows import FIRST_WINDOW, WINDOW
 from assistant.stages.tts_piper import PiperTts
+from tests.lacking import lacks
 
 NAME = "en_US-joe-medium"
 STILL = {"noise_scale": 0.0, "noise_w_scale": 0.0}
@@ -32,7 +33,7 @@ RATE = 22_050
 def model_dir() -> Path:
     folder = paths.models_dir() / NAME
     if not (folder / f"{NAME}.onnx").is_file():
-        pytest.skip(f"{folder} is not there: scripts/setup fetches it")
+        lacks("models", f"{folder} is not there: scripts/setup fetches it")
     return folder
 
 

@@ -9,8 +9,6 @@ import pytest
 from assistant.nlu.vocabulary import INTENTS
 from assistant.training.corpora import CLINC, NONE, SLURP, Labelled, clinc, decided, halves, slurp
 
-CORPORA = Path(__file__).parents[3] / "shared/nlu"
-
 
 @pytest.mark.parametrize(
     ("rules", "text", "intent"),
@@ -48,10 +46,9 @@ def test_halves_have_no_sentence_in_common() -> None:
     assert not set(one) & set(other)
 
 
-@pytest.mark.skipif(not CORPORA.is_dir(), reason="the corpora are not beside this checkout")
-def test_the_corpora_give_thousands_of_sentences_with_labels_that_we_have() -> None:
+def test_the_corpora_give_thousands_of_sentences_with_labels_that_we_have(corpora: Path) -> None:
     known = {*INTENTS, NONE}
-    lines = [*clinc(CORPORA / "clinc150_full.json", "test"), *slurp(CORPORA / "slurp_devel_test.tsv")]
+    lines = [*clinc(corpora / "clinc150_full.json", "test"), *slurp(corpora / "slurp_devel_test.tsv")]
     assert len(lines) > 8000
     assert {one.intent for one in lines} <= known
     assert sum(one.intent != NONE for one in lines) > 1000

@@ -18,7 +18,6 @@ from assistant.training.samples import CLASSES, DATA, Share, Sources
 from assistant.training.variety import Slips, Variety, digits
 from assistant.training.walks import Walker, Words, frames, shipped
 
-CORPORA = Path(__file__).parents[3] / "shared/nlu"
 WORDS = Words(yaml.safe_load((DATA / "words_en.yaml").read_text("utf-8")))
 
 
@@ -75,9 +74,8 @@ def test_written_sentences_have_known_labels_and_are_in_the_encoder_s_spelling()
         assert all(plain(text) for text, _ in lines)
 
 
-@pytest.mark.skipif(not CORPORA.is_dir(), reason="the corpora are not beside this checkout")
-def test_what_is_kept_for_judging_is_never_learnt() -> None:
-    sources = Sources(sorted(DATA.glob("*.tsv")), CORPORA, seed=1)
+def test_what_is_kept_for_judging_is_never_learnt(corpora: Path) -> None:
+    sources = Sources(sorted(DATA.glob("*.tsv")), corpora, seed=1)
     kept = {one.text for lines in sources.kept.values() for one in lines}
     share = Share(template=2, frame=2, frame_other=20, corpus_other=200)
     epochs = [sources.epoch(number, share) for number in range(2)]
@@ -90,4 +88,4 @@ def test_what_is_kept_for_judging_is_never_learnt() -> None:
 def test_a_label_that_is_none_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("turn it on\tHassTurnOn\nwhat\tHassWhat\n")
     with pytest.raises(ValueError, match=r"a\.tsv, line 2: 'HassWhat' is no intent"):
-        Sources([tmp_path / "a.tsv"], CORPORA, seed=1)
+        Sources([tmp_path / "a.tsv"], tmp_path, seed=1)
