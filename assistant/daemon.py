@@ -26,10 +26,11 @@ from assistant.daemon_voice import voice_of
 from assistant.errors import AssistantError, ModelError
 from assistant.memory_orchestrator.calibration import Calibration
 from assistant.memory_orchestrator.housekeeper import Housekeeper
-from assistant.memory_orchestrator.ledger import LedgerWriter, remove_stale, segment_name
+from assistant.memory_orchestrator.ledger import LedgerWriter
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
 from assistant.memory_orchestrator.sensors import Sensors
 from assistant.memory_orchestrator.view import memory_sums, stage_rows
+from assistant.memory_orchestrator.writers import remove_stale, segment_name, tell_of_other_versions
 from assistant.messages import STAGE_ORDER, AsrRequest, Emit, Sampling, Stage, Transcript
 from assistant.messages_status import Status
 from assistant.model_store.store import ModelStore
@@ -40,7 +41,8 @@ from assistant.query import Answer, IntentHandlers, Query, Understood
 from assistant.services import Services
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.registry import engine_path
-from assistant.stages.supervisor import StageSpec, Supervisor
+from assistant.stages.spec import StageSpec
+from assistant.stages.supervisor import Supervisor
 from assistant.tasks import in_own_thread, uninterrupted
 from assistant.voice import Voice
 
@@ -72,7 +74,7 @@ class Assistant:
         `handlers`: other programs that carry out intents. `supervisor`: one that watches its stage, too."""
         self._config = config
         self._supervisor = supervisor
-        self._owner = owner or str(os.getpid())
+        self._daemon, self._owner = bool(owner), owner or str(os.getpid())
         self._keep_alive_s = config.memory.keep_alive_s if owner else 0
         self._store = store or ModelStore.default()
         self._conversations = (
@@ -86,7 +88,7 @@ class Assistant:
         self._calibration = Calibration(paths.state_dir() / "measured.json")
         self._handlers = handlers
         self._skills = SkillRoom(
-            emit=self._tell, voice=lambda: self.voice, daemon=bool(owner), language=config.stages.intent.language
+            emit=self._tell, voice=lambda: self.voice, daemon=self._daemon, language=config.stages.intent.language
         )
         self._stages = Stages(
             config,
@@ -115,6 +117,8 @@ class Assistant:
         self._server.start()
         try:
             remove_stale()
+            if self._daemon:
+                tell_of_other_versions()
             self.memory = MemoryOrchestrator(
                 ledger=LedgerWriter(segment_name(self._owner)),
                 own_pids=self._own_pids,

@@ -12,7 +12,7 @@ from assistant import paths
 from assistant.config import Config
 from assistant.nlu.vocabulary import INTENTS
 from assistant.query import Understood
-from assistant.stages.supervisor import StageSpec
+from assistant.stages.spec import StageSpec
 
 MODEL = "intents-en"
 """The encoder that ships with us."""

@@ -20,7 +20,7 @@ from assistant.messages import Stage
 from assistant.model_store.store import ModelStore
 from assistant.stages.registry import REMOTE
 from assistant.stages.remote import HTTP_PORTS, WYOMING_PORTS, address_of
-from assistant.stages.supervisor import StageSpec
+from assistant.stages.spec import StageSpec
 
 PAUSE_S = 30.0
 """From a failure to the next try."""

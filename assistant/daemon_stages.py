@@ -32,7 +32,8 @@ from assistant.query import Understood
 from assistant.stages import kv_files
 from assistant.stages.placement import placement, threads_for
 from assistant.stages.registry import REMOTE, engine_path
-from assistant.stages.supervisor import StageSpec, Supervisor
+from assistant.stages.spec import StageSpec
+from assistant.stages.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@
       x ModelUnknown          not in the catalog
       x ModelMissing          in the catalog, not on this disk
       x ModelDamaged          size or sha256 is not what the catalog or the manifest says
+      x ModelUnreachable      its disk does not answer (retryable)
       x ModelUnsupported      an architecture, tensor type or file that no engine or converter takes
     * FetchFailed             a download did not arrive whole
     * MemoryRefused           the ledger said no
@@ -112,6 +113,11 @@ class ModelMissing(ModelError):
 
 class ModelDamaged(ModelError):
     default_code = "model-damaged"
+
+
+class ModelUnreachable(ModelError):
+    default_code = "model-unreachable"
+    retryable = True
 
 
 class ModelUnsupported(ModelError):

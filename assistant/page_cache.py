@@ -20,10 +20,11 @@ def forget(folder: Path) -> None:
 
 
 def _advise(folder: Path, advice: int) -> None:
-    for file in (one for one in folder.rglob("*") if one.is_file()):
-        with contextlib.suppress(OSError):
-            fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.posix_fadvise(fd, 0, 0, advice)
-            finally:
-                os.close(fd)
+    with contextlib.suppress(OSError):
+        for file in (one for one in folder.rglob("*") if one.is_file()):
+            with contextlib.suppress(OSError):
+                fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    os.posix_fadvise(fd, 0, 0, advice)
+                finally:
+                    os.close(fd)

@@ -27,7 +27,8 @@ from assistant.pipeline import Pipeline
 from assistant.pipeline_llm import LlmSettings
 from assistant.skills import Context
 from assistant.stages.fork_client import ForkServer
-from assistant.stages.supervisor import StageSpec, Supervisor
+from assistant.stages.spec import StageSpec
+from assistant.stages.supervisor import Supervisor
 from tests.housekept import housekept
 from tests.skills.world import Loud
 from tests.talkers import asked

@@ -25,6 +25,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "plain_text": (),
     "page_cache": (),
     "tasks": (),
+    "disk": (),
     "notify": (),
     "log_format": (),
     "messages": ("errors",),
@@ -50,7 +51,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "stages.fork_client": ("errors", "stages.spawn"),
     "stages.process": ("errors", "machine", "messages", "stages.base", "stages.channel", "stages.feeding",
                        "stages.fork_client", "stages.lifecycle", "stages.placement", "tasks"),
-    "stages.supervisor": ("errors", "messages", "memory_orchestrator", "page_cache", "stages", "tasks"),
+    "stages.supervisor": ("disk", "errors", "messages", "memory_orchestrator", "page_cache", "stages", "tasks"),
     # engines and their helpers: below everything that has a process in it
     "stages": ("errors", "machine", "messages", "nlu", "paths", "plain_text", "sentences", "speech_", "stages",
                "model_store.choices", "model_store.cut_voice", "model_store.derived", "model_store.json_command",

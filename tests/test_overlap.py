@@ -15,7 +15,8 @@ from assistant.daemon import Assistant
 from assistant.messages import Mode, Stage
 from assistant.model_store.store import ModelInfo
 from assistant.query import LiveEvent, Query
-from assistant.stages.supervisor import StageSpec, Supervisor
+from assistant.stages.spec import StageSpec
+from assistant.stages.supervisor import Supervisor
 from tests.house import held_mib, run
 from tests.live_speech import END, PAUSE, RESUMED, SPEECH, Speaker, Step, sound
 from tests.test_pipeline import speech

@@ -21,7 +21,8 @@ from assistant.pipeline_llm import LlmSettings
 from assistant.pipeline_say import at_rate
 from assistant.query import Query
 from assistant.stages.registry import REMOTE
-from assistant.stages.supervisor import StageSpec, Supervisor
+from assistant.stages.spec import StageSpec
+from assistant.stages.supervisor import Supervisor
 from tests.house import NOW, House, run
 from tests.housekept import housekept
 from tests.live_speech import END, PAUSE, SPEECH, Speaker, sound

@@ -23,7 +23,7 @@ from assistant.bench.output import judge, said, say_aside
 from assistant.errors import UsageError
 from assistant.memory_orchestrator.estimate import slot_tokens
 from assistant.stages.fork_client import ForkServer
-from assistant.stages.supervisor import StageSpec
+from assistant.stages.spec import StageSpec
 
 ANON_MIB, DECODE_TIMES, PREFILL_SLOWER = 150.0, 4.0, 1.10
 """Targets: anonymous memory with keys and values, decode against the best published figure, and the time to the first

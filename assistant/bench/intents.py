@@ -36,7 +36,7 @@ from assistant.nlu.same import same_slots
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.process import Worker
 from assistant.stages.registry import engine_path
-from assistant.stages.supervisor import StageSpec
+from assistant.stages.spec import StageSpec
 
 SET = "tests/intents"
 """Of a checkout: templates.tsv, paraphrases.tsv, out_of_domain.tsv, and what stands in the house of their sentences."""

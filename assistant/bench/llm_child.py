@@ -23,7 +23,7 @@ import numpy as np
 from assistant.errors import ModelDamaged, StageDied
 from assistant.model_store.derived import Found
 from assistant.stages import mnn_cache
-from assistant.stages.supervisor import StageSpec
+from assistant.stages.spec import StageSpec
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -25,7 +25,7 @@ from assistant.bench.output import say_aside
 from assistant.errors import ModelDamaged
 from assistant.memory_orchestrator.probe import Probe
 from assistant.stages.fork_client import ForkServer
-from assistant.stages.supervisor import StageSpec
+from assistant.stages.spec import StageSpec
 
 _TOKENS, _NEW, _ROWS = 40, 2, 200
 _WEIGHTS = "llm.mnn.weight"

@@ -21,7 +21,7 @@ from assistant.bench.llm_runs import Answered, asking, once, text_of
 from assistant.errors import AssistantError
 from assistant.machine import lines_of
 from assistant.stages.fork_client import ForkServer
-from assistant.stages.supervisor import StageSpec
+from assistant.stages.spec import StageSpec
 
 _TIMEOUT_S = 900
 

@@ -24,7 +24,7 @@ from assistant.bench.llm_runs import laid_out, mib
 from assistant.bench.output import said, say_aside
 from assistant.errors import AssistantError
 from assistant.memory_orchestrator.probe import MIB
-from assistant.stages.supervisor import StageSpec
+from assistant.stages.spec import StageSpec
 
 CONTEXT, _CHUNK = 256, 128
 _CHARACTERS, _NEW, _PATIENCE_S = 60, 16, 60.0

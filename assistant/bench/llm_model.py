@@ -19,7 +19,7 @@ from assistant.messages import Stage
 from assistant.model_store import manifest as manifests
 from assistant.model_store.store import ModelInfo, ModelStore
 from assistant.model_store.vocabulary import Vocabulary
-from assistant.stages.supervisor import StageSpec
+from assistant.stages.spec import StageSpec
 
 BIG_SHAPE = "qwen1.5-1.8b"
 """What the published figures were measured with."""

@@ -25,7 +25,7 @@ from assistant.messages import LlmDelta, LlmRequest, Progress, Sampling, Stage, 
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.process import Worker
 from assistant.stages.registry import engine_path
-from assistant.stages.supervisor import StageSpec
+from assistant.stages.spec import StageSpec
 
 TEXT = "benchmark.txt"
 """Some 640 tokens of English, written for this purpose."""

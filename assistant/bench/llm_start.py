@@ -26,7 +26,7 @@ from assistant.model_store.store import ModelStore
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.process import Worker
 from assistant.stages.registry import engine_path
-from assistant.stages.supervisor import StageSpec
+from assistant.stages.spec import StageSpec
 
 TARGET_MS = 150
 

@@ -8,82 +8,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from assistant import page_cache
+from assistant.disk import Disk
 from assistant.errors import StageDied, StageError
 from assistant.memory_orchestrator.calibration import Calibration
 from assistant.memory_orchestrator.estimate import estimate, prepared, without_kv
 from assistant.memory_orchestrator.policy import Need
 from assistant.memory_orchestrator.pressure import RELIEF, Relief
 from assistant.memory_orchestrator.probe import Usage
-from assistant.messages import Emit, KvHome, LlmDone, Progress, Stage, StageOutput, StageRequest, Transcript
+from assistant.messages import Emit, LlmDone, Progress, StageOutput, StageRequest, Transcript
 from assistant.stages import kv_files
-from assistant.stages.base import EngineConfig, EngineInfo
+from assistant.stages.base import EngineInfo
 from assistant.stages.feeding import Recording, recorded
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.lifecycle import OVER_MEMORY, Rung, WorkerState
-from assistant.stages.placement import Placement
 from assistant.stages.process import Worker
 from assistant.stages.registry import engine_path
+from assistant.stages.spec import StageSpec
 from assistant.tasks import uninterrupted
 
 log = logging.getLogger(__name__)
 
-_SLOWEST_DISK = 5e6
-"""Bytes per second of reading and writing in turns that a start must be able to live with."""
-
-
-@dataclass(frozen=True, slots=True)
-class StageSpec:
-    """What a stage is made of; from the configuration and the model store."""
-
-    stage: Stage
-    engine: str
-    model: str
-    model_dir: Path
-    digest: str
-    weight_bytes: int
-    cache_dir: Path
-    threads: int
-    start_timeout_s: float
-    """Grows with the weights: see `start_deadline_s`."""
-    step_timeout_s: float
-    kv_bytes: int = 0
-    """Of all key-value slots, full."""
-    kv_token_bytes: int = 0
-    """Of one token."""
-    kv_home: KvHome = "memory"
-    options: Mapping[str, Any] | None = None
-    language: str = ""
-    """Of a voice, as configured; empty = as its file or its name says."""
-    placement: Placement = field(default_factory=Placement)
-
-    def engine_config(self, threads: int, *, distrust_cache: bool = False) -> EngineConfig:
-        return EngineConfig(
-            model=self.model,
-            model_dir=self.model_dir,
-            digest=self.digest,
-            cache_dir=self.cache_dir,
-            threads=threads,
-            options=dict(self.options or {}),
-            distrust_cache=distrust_cache,
-        )
-
-    @property
-    def start_deadline_s(self) -> float:
-        """A first start reads all weights and writes them anew, on a disk that may be an SD card."""
-        return self.start_timeout_s + self.weight_bytes / _SLOWEST_DISK
-
-    def calibration_key(self, threads: int) -> str:
-        """Everything that changes what a stage holds by much: the names in a house do not."""
-        options = ",".join(f"{key}={value}" for key, value in sorted((self.options or {}).items()) if key != "names")
-        return f"{self.engine}/{self.model}/{self.digest[:16]}/t{threads}/{options}"
+_SWEEP_S = 1.0
+"""That an unloading waits for a disk which holds keys and values."""
 
 
 class Supervisor:
@@ -119,6 +72,8 @@ class Supervisor:
         self._ends: set[asyncio.Task[Rung]] = set()
         """Of workers that nobody uses any more, as long as they last."""
         self._at_work = asyncio.Lock()
+        self._disk = Disk(_SWEEP_S)
+        self._reading: threading.Thread | None = None
 
     # --- Loadable ---------------------------------------------------------------------------------------------------
     @property
@@ -178,14 +133,15 @@ class Supervisor:
         return True
 
     def read_ahead(self) -> None:
-        """Those laid out for this machine, where there are any."""
-        page_cache.read_ahead(self._calibration.derived(*self._alike()) or self.spec.model_dir)
+        """Those laid out for this machine, where there are any; in a thread, one at a time."""
+        if self._reading is None or not self._reading.is_alive():
+            folder = self._calibration.derived(*self._alike()) or self.spec.model_dir
+            self._reading = threading.Thread(target=page_cache.read_ahead, args=(folder,), daemon=True)
+            self._reading.start()
 
     async def prepare(self) -> None:
         """Raises `StageStartTimeout`, `StageDied` or what importing the engine raised."""
         started = time.monotonic()
-        with contextlib.suppress(OSError):  # the engine says what it cannot do without it
-            self.spec.cache_dir.mkdir(parents=True, exist_ok=True)
         worker = Worker(self.spec.stage, self._server)
         self._worker = worker
         try:
@@ -235,7 +191,8 @@ class Supervisor:
             await worker.stop()
         await asyncio.gather(*self._ends, return_exceptions=True)
         if folder := (self.spec.options or {}).get("kv_dir"):
-            kv_files.sweep(Path(folder))
+            with contextlib.suppress(TimeoutError):
+                await self._disk.ask("sweep", lambda alive: kv_files.sweep(Path(folder)))
 
     def kill(self, why: str) -> None:
         if self._worker is not None:

@@ -7,6 +7,7 @@ goes back as a typed failure; nothing is retried here.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import logging
@@ -151,6 +152,8 @@ class _Worker:
         started = time.monotonic()
         if config.model_dir.parts and not config.model_dir.is_dir():
             raise ModelDamaged(f"{config.model_dir} is not a folder")
+        with contextlib.suppress(OSError):  # the engine says what it cannot do without it
+            config.cache_dir.mkdir(parents=True, exist_ok=True)
         engine = self._class(config)
         engine.load()
         self._engine = engine

@@ -20,7 +20,8 @@ from assistant.stages.base import EngineConfig
 from assistant.stages.fork_client import ForkServer
 from assistant.stages.lifecycle import Rung, WorkerState
 from assistant.stages.process import Worker
-from assistant.stages.supervisor import StageSpec, Supervisor
+from assistant.stages.spec import StageSpec
+from assistant.stages.supervisor import Supervisor
 from tests.stages.workers import gone, run
 
 ENGINE = "tests.stages.listeners:Speller"

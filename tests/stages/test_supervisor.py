@@ -19,7 +19,8 @@ from assistant.memory_orchestrator.pressure import RELIEF
 from assistant.memory_orchestrator.probe import MIB, Usage
 from assistant.messages import Level, LlmRequest, Stage, Turn
 from assistant.stages.fork_client import ForkServer
-from assistant.stages.supervisor import StageSpec, Supervisor
+from assistant.stages.spec import StageSpec
+from assistant.stages.supervisor import Supervisor
 
 PEAK = Usage(70 * MIB, 5 * MIB)
 
