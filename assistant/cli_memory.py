@@ -113,7 +113,7 @@ def opened_ledger() -> LedgerReader:
 
 def _check_version() -> None:
     """Raises `AssistantError` code "other-version" when a living process writes a ledger that is not of our version."""
-    from assistant.memory_orchestrator.ledger import VERSION, other_version, segment_name
+    from assistant.memory_orchestrator.writers import VERSION, other_version, segment_name
 
     found = other_version(segment_name(paths.daemon_owner()))
     if found is None:

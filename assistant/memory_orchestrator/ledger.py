@@ -5,7 +5,7 @@ Layout, little endian (docs/ledger.md): a 128-byte header and `ROWS` rows of 128
     header  magic 8s "VALEDGR1" | version u32 | rows u32 | sequence u64 | writer pid u32 | crc32 u32 |
             writer start u64 (clock ticks since boot) | budget u64 | margin u64 | base anon u64 | base file u64 |
             peak anon u64 | peak total u64 | updated u64 (ns, CLOCK_MONOTONIC) | mode u32 | pressure u32 |
-            measured u64 (ns: when all processes were last read)
+            measured u64 (ns: when all processes were last read) | writer's PID namespace u64 | 1 = he holds a lock u32
     row     stage 16s | engine 16s | model 40s | pid u32 | state u32 | reserved u64 | anon u64 | file u64 | kv u64 |
             last used u64 (ns) | keep-alive deadline u64 (ns, 0 = none)
 
@@ -22,23 +22,23 @@ import mmap
 import os
 import struct
 import time
+import weakref
 import zlib
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from assistant.errors import AssistantError, NotRunning
-from assistant.machine import has_ended, process_start
-from assistant.memory_orchestrator.segment import not_made, opened, publish, remove_left_behind
+from assistant.errors import NotRunning
+from assistant.machine import pid_namespace, process_start
+from assistant.memory_orchestrator.segment import made_locked, not_made, opened, publish
+from assistant.memory_orchestrator.writers import MAGIC, SHM, VERSION, lives, living_owner, segment_name
 from assistant.messages import Level, Mode
 
-MAGIC = b"VALEDGR1"
-VERSION = 2
+__all__ = ["MAGIC", "SHM", "VERSION", "segment_name"]
+
 ROWS = 16
-_HEADER = struct.Struct("<8sIIQIIQQQQQQQQIIQ")
+_HEADER = struct.Struct("<8sIIQIIQQQQQQQQIIQQI")
 _ROW = struct.Struct("<16s16s40sIIQQQQQQ")
-_ANY_VERSION = struct.Struct("<8sI12xI")
-"""What every version begins with: magic, version, rows, sequence, the writer's process."""
 _HEADER_SIZE = 128
 _ROW_SIZE = 128
 SIZE = _HEADER_SIZE + ROWS * _ROW_SIZE
@@ -48,7 +48,6 @@ _CRC = struct.Struct("<I")
 _CRC_AT = 28
 _CHECKED_FROM = 32
 """Everything behind the CRC field is covered by it."""
-SHM = Path("/dev/shm")  # noqa: S108 - where shm_open() puts segments on Linux; names are ours, mode is 0600
 _READ_TRIES = 200
 
 
@@ -102,11 +101,6 @@ class LedgerView:
     rows: tuple[Row, ...] = ()
 
 
-def segment_name(owner: str) -> str:
-    """`owner` is "daemon" (see `paths.daemon_owner`) or the pid of a stand-alone query."""
-    return f"assistant-{os.getuid()}-{owner}"
-
-
 class LedgerWriter:
     """The one writer. Creates the segment (0600), replacing one whose owner has gone."""
 
@@ -116,27 +110,31 @@ class LedgerWriter:
         self._sequence = 0
         fresh = self._path.with_name(f".{name}.{os.getpid()}")
         try:
-            fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            # locked before others can see it, and for as long as we live, or they would take it for left behind
+            self._fd = made_locked(fresh)
         except OSError as error:
             raise not_made(fresh, error) from None
         try:
-            # allocated now: a shared-memory file system that is full would kill us at the first write instead
-            os.posix_fallocate(fd, 0, SIZE)
-            self._map = mmap.mmap(fd, SIZE)
-        except OSError as error:
-            _remove(fresh)
-            raise not_made(fresh, error) from None
-        finally:
-            os.close(fd)
-        self._start = process_start(os.getpid())
-        # the owner stands in it before others can see it, or they would take it for left behind
-        self.write(LedgerView(writer_pid=os.getpid()))
-        try:
-            publish(fresh, self._path, _living_owner)
+            self._publish(fresh)
+        except BaseException:
+            os.close(self._fd)
+            raise
         finally:
             _remove(fresh)
         # for a process that leaves without closing (a second Ctrl-C); a killed one's is swept by the next start
         atexit.register(self.close)
+
+    def _publish(self, fresh: Path) -> None:
+        try:
+            # allocated now: a shared-memory file system that is full would kill us at the first write instead
+            os.posix_fallocate(self._fd, 0, SIZE)
+            self._map = mmap.mmap(self._fd, SIZE)
+        except OSError as error:
+            _remove(fresh)
+            raise not_made(fresh, error) from None
+        self._start, self._namespace = process_start(os.getpid()), pid_namespace()
+        self.write(LedgerView(writer_pid=os.getpid()))
+        publish(fresh, self._path, living_owner)
 
     def write(self, view: LedgerView) -> None:
         if len(view.rows) > ROWS:
@@ -146,6 +144,7 @@ class LedgerWriter:
             body, 0, MAGIC, VERSION, ROWS, 0, view.writer_pid, 0, self._start, view.budget, view.margin,
             view.base_anon, view.base_file, view.peak_anon, view.peak_total, view.updated_ns,
             MODES.index(view.mode), LEVELS.index(view.level), view.measured_ns,
+            self._namespace, 1,
         )  # fmt: skip
         for index, row in enumerate(view.rows):
             _ROW.pack_into(
@@ -164,7 +163,10 @@ class LedgerWriter:
         """Unmaps and removes the segment; safe to repeat."""
         if not self._map.closed:
             self._map.close()
-            self._path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(self._fd), self._path.lstat()):  # else it lost its name to somebody
+                    self._path.unlink()
+            os.close(self._fd)
             atexit.unregister(self.close)
 
 
@@ -178,6 +180,8 @@ class LedgerReader:
                 if os.fstat(fd).st_size < SIZE:
                     raise NotRunning(f"the ledger {name} is not of this version")
                 self._map = mmap.mmap(fd, SIZE, access=mmap.ACCESS_READ)
+                self._fd = os.dup(fd)
+                self._close = weakref.finalize(self, os.close, self._fd)
         except OSError as error:
             raise NotRunning(f"there is no ledger {name}: {error.strerror}") from None
 
@@ -187,7 +191,7 @@ class LedgerReader:
             body = bytes(self._map)
             view = _decode(body)
             if view is not None:
-                if not _alive(view.writer_pid, _HEADER.unpack_from(body)[6]):
+                if not lives(self._fd):
                     raise NotRunning(f"the ledger's writer, process {view.writer_pid}, has gone")
                 return view
             time.sleep(0.0001 * min(attempt, 10))
@@ -195,6 +199,7 @@ class LedgerReader:
 
     def close(self) -> None:
         self._map.close()
+        self._close()
 
 
 def _decode(body: bytes) -> LedgerView | None:
@@ -210,7 +215,7 @@ def _decode(body: bytes) -> LedgerView | None:
             if state not in _STATES:
                 return None
             rows.append(Row(_str(stage), _str(engine), _str(model), worker, RowState(state), *numbers))
-    budget, margin, base_anon, base_file, peak_anon, peak_total, updated, mode, level, measured = rest
+    budget, margin, base_anon, base_file, peak_anon, peak_total, updated, mode, level, measured, *_ = rest
     if mode >= len(MODES) or level >= len(LEVELS):
         return None
     return LedgerView(
@@ -219,73 +224,10 @@ def _decode(body: bytes) -> LedgerView | None:
     )  # fmt: skip
 
 
-def stale_segments(directory: Path = SHM) -> list[Path]:
-    """Segments of ours whose owners have gone (killed before they could remove them)."""
-    found = []
-    for path in directory.glob(f"assistant-{os.getuid()}-*"):
-        owner = _owner(path)
-        if owner is not None and not _alive(*owner):
-            found.append(path)
-    for path in directory.glob(f".assistant-{os.getuid()}-*"):
-        pid = path.suffix[1:]
-        if pid.isascii() and pid.isdigit() and has_ended(int(pid)):
-            found.append(path)
-    return found
-
-
-def remove_stale(directory: Path = SHM) -> None:
-    for path in stale_segments(directory):
-        with contextlib.suppress(OSError, AssistantError):
-            remove_left_behind(path, _living_owner)
-
-
 def _remove(path: Path) -> None:
     """The folder is everybody's: a file of that name may be somebody else's, and then it is not ours to remove."""
     with contextlib.suppress(OSError):
         path.unlink()
-
-
-def _living_owner(fd: int) -> int:
-    """The pid of another process that owns this segment and lives; else 0."""
-    pid, start = _writer(fd)
-    return pid if pid != os.getpid() and _alive(pid, start) else 0
-
-
-def _owner(path: Path) -> tuple[int, int] | None:
-    """(pid, start) of the writer; None for no segment of ours; (0, 0) for one that is not a ledger."""
-    try:
-        with opened(path) as fd:
-            return _writer(fd)
-    except OSError:
-        return None
-
-
-def _writer(fd: int) -> tuple[int, int]:
-    head = os.read(fd, _HEADER_SIZE)
-    if len(head) < _HEADER_SIZE or head[:8] != MAGIC:
-        return 0, 0
-    fields = _HEADER.unpack_from(head)
-    return fields[4], fields[6]
-
-
-def other_version(name: str, directory: Path = SHM) -> tuple[int, int] | None:
-    """(version, pid) when a living process writes a ledger of another layout under this name."""
-    try:
-        with opened(directory / name) as fd:
-            head = os.read(fd, _ANY_VERSION.size)
-    except OSError:
-        return None
-    if len(head) < _ANY_VERSION.size:
-        return None
-    magic, version, pid = _ANY_VERSION.unpack(head)
-    if magic[:7] != MAGIC[:7] or (magic, version) == (MAGIC, VERSION) or has_ended(pid):
-        return None
-    return version, pid
-
-
-def _alive(pid: int, start: int) -> bool:
-    """The start time tells a process from a later one that was given the same number."""
-    return pid > 0 and not has_ended(pid, start)
 
 
 def _text(text: str, size: int) -> bytes:

@@ -18,8 +18,25 @@ from assistant.errors import AssistantError
 
 _LOCK_TRIES, _LOCK_STEP_S = 50, 0.01
 
-LivingOwner = Callable[[int], int]
-"""From the descriptor of a segment, the pid of its owner; 0 when that has gone."""
+LivingOwner = Callable[[int, bool], int]
+"""From the descriptor of a segment, and whether somebody holds its lock, the pid of its owner; 0 when that has gone."""
+
+
+def made_locked(fresh: Path) -> int:
+    """The descriptor of an empty file of that name (0600), locked for as long as it is open. Raises `OSError`."""
+    while True:
+        fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            _lock(fd)
+            os.ftruncate(fd, 0)  # no sooner: what somebody has mapped would end him
+            if os.path.samestat(os.fstat(fd), os.lstat(fresh)):
+                return fd
+        except FileNotFoundError:
+            pass  # swept between its creation and our lock
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
 
 
 def publish(fresh: Path, path: Path, living_owner: LivingOwner) -> None:
@@ -45,6 +62,8 @@ def publish(fresh: Path, path: Path, living_owner: LivingOwner) -> None:
 
 def not_made(path: Path, error: OSError) -> AssistantError:
     """What to say when a segment's file cannot be had: something has its name, or nothing can be written there."""
+    if isinstance(error, BlockingIOError):
+        return AssistantError(f"{path} is in the way of the ledger: {error.strerror}", code="ledger-in-use")
     if os.path.lexists(path):
         return AssistantError(f"{path} is in the way of the ledger: {error.strerror}; remove it")
     return AssistantError(
@@ -67,29 +86,34 @@ def opened(path: Path) -> Iterator[int]:
         os.close(fd)
 
 
-def _lock(fd: int) -> None:
-    """Held for no longer than a removal takes; the kernel frees it when we die. Raises `OSError` when somebody keeps
-    it longer."""
+def _lock(fd: int, unless: Callable[[], None] = lambda: None) -> None:
+    """The kernel frees it when we die. `unless` may raise while somebody else has it. Raises `OSError` when he keeps it
+    for longer than a look or a removal takes."""
     for _ in range(_LOCK_TRIES):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
+            unless()
             time.sleep(_LOCK_STEP_S)
-    raise BlockingIOError(errno.EAGAIN, "somebody holds it locked")
+    raise BlockingIOError(errno.EAGAIN, "somebody holds it locked, perhaps in another container")
 
 
 def remove_left_behind(path: Path, living_owner: LivingOwner) -> None:
-    """Removes a segment whose owner has gone. Raises `AssistantError` when it lives, `OSError` for what is not ours.
+    """Removes a segment whose owner has gone. Raises `AssistantError` when it lives, `OSError` for what is not ours,
+    and for what somebody keeps locked who cannot be seen from here.
 
     Under a lock on that very file: of two who find it at the same moment, the second must not remove what the first
     has put in its place.
     """
     with opened(path) as fd:
+
+        def refuse_living(locked: bool = True) -> None:
+            if owner := living_owner(fd, locked):
+                raise AssistantError(f"process {owner} already keeps the ledger {path.name}", code="ledger-in-use")
+
         found = os.fstat(fd)
-        _lock(fd)
-        owner = living_owner(fd)
-        if owner:
-            raise AssistantError(f"process {owner} already keeps the ledger {path.name}", code="ledger-in-use")
+        _lock(fd, refuse_living)
+        refuse_living(locked=False)
         if os.path.samestat(found, os.lstat(path)):
             path.unlink()

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 
@@ -123,7 +124,6 @@ def test_a_daemon_that_stands_still_is_told_and_no_second_pipeline_starts(place:
 
 
 # --- the ledger of another version ----------------------------------------------------------------------------------
-@pytest.mark.alone("a daemon that starts removes what looks like no ledger")
 @pytest.mark.parametrize("verb", [["ps"], ["top", "--count", "1"]])
 @pytest.mark.parametrize("kind", ["later version", "other format", "shorter"])
 def test_a_daemon_of_another_version_is_not_taken_for_none(place: Place, verb: list[str], kind: str) -> None:
@@ -149,17 +149,22 @@ def test_a_daemon_of_another_version_is_not_taken_for_none(place: Place, verb: l
         ledger.close()
 
 
+KILLED = """
+import os, signal, sys
+from assistant.memory_orchestrator.ledger import SHM, LedgerWriter
+writer = LedgerWriter(sys.argv[1])
+with (SHM / sys.argv[1]).open("r+b") as file:
+    file.seek(8)
+    file.write((99).to_bytes(4, "little"))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
 def test_the_ledger_of_another_version_whose_writer_has_gone_is_no_daemon(place: Place) -> None:
     name = segment_name(daemon_owner(place.runtime))
-    with subprocess.Popen(["true"]) as gone:
-        gone.wait()
-    ledger = LedgerWriter(name)
+    subprocess.run([sys.executable, "-c", KILLED, name], check=False)
     try:
-        with (SHM / name).open("r+b") as file:
-            file.seek(8)
-            file.write((99).to_bytes(4, "little"))
-            file.seek(24)
-            file.write(gone.pid.to_bytes(4, "little"))
+        assert (SHM / name).exists()
         assert place.json("ps", code=3)["error"]["code"] == "not-running"
     finally:
-        ledger.close()
+        (SHM / name).unlink()

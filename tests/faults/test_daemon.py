@@ -20,8 +20,8 @@ from assistant.api.client import Client
 from assistant.bench.cgroups import MemoryCgroup
 from assistant.bench.daemons import OwnDaemon
 from assistant.errors import AssistantError, UsageError
-from assistant.memory_orchestrator.writers import SHM, segment_name, stale_segments
 from assistant.memory_orchestrator.probe import MIB
+from assistant.memory_orchestrator.writers import SHM, segment_name, stale_segments
 from assistant.messages import STAGE_ORDER, Outcome, QueryReport
 from assistant.model_store.store import ModelInfo
 from tests.faults.house import children

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from assistant.errors import AssistantError, NotRunning
-from assistant.memory_orchestrator import ledger
+from assistant.memory_orchestrator import ledger, writers
 from assistant.memory_orchestrator.ledger import LedgerReader, LedgerView, LedgerWriter, Row, RowState
 from tests.stages.disks import read_only
 
@@ -134,7 +134,7 @@ def test_segments_of_the_dead_are_removed_and_of_the_living_kept(tmp_path: Path)
     )
     dead.communicate()
     (tmp_path / f".{ledger.segment_name('torn')}.{dead.pid}").touch()
-    ledger.remove_stale(tmp_path)
+    writers.remove_stale(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [ledger.segment_name("mine")]
     mine.close()
 
@@ -146,8 +146,8 @@ def test_another_clock_since_boot_makes_nobody_dead(tmp_path: Path) -> None:
     if subprocess.run([*later, "true"], capture_output=True, check=False).returncode:
         pytest.skip("no time namespace can be made here")
     mine = LedgerWriter(ledger.segment_name("mine"), tmp_path)
-    sweep = "import sys, pathlib; from assistant.memory_orchestrator import ledger; "
-    sweep += "ledger.remove_stale(pathlib.Path(sys.argv[1])); "
+    sweep = "import sys, pathlib; from assistant.memory_orchestrator import ledger, writers; "
+    sweep += "writers.remove_stale(pathlib.Path(sys.argv[1])); "
     sweep += "assert ledger.LedgerReader(ledger.segment_name('mine'), pathlib.Path(sys.argv[1])).read().writer_pid"
     done = subprocess.run([*later, sys.executable, "-c", sweep, str(tmp_path)], cwd=ROOT, check=False)
     assert done.returncode == 0
@@ -180,7 +180,7 @@ def test_files_of_others_in_the_common_folder_are_left_alone(tmp_path: Path) -> 
     (tmp_path / ledger.segment_name("folder")).mkdir()
     os.mkfifo(tmp_path / ledger.segment_name("pipe"))
     (tmp_path / ledger.segment_name("link")).symlink_to("/etc/hostname")
-    ledger.remove_stale(tmp_path)
+    writers.remove_stale(tmp_path)
     assert all(path.exists() for path in odd)
 
 
