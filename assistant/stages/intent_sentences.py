@@ -102,6 +102,12 @@ class Sentences:
         self._grammar = _Grammar(language, names, list(theirs.get("skip_words", [])))
         for source in (theirs, *_ours(language)):
             self._grammar.take(source, wanted)
+        self._lists = dict(self._grammar.lists)
+
+    @property
+    def lists_of_ours(self) -> list[str]:
+        """Names of the lists that are ours or Home Assistant's, and were not written anew by the user."""
+        return [name for name, values in self._lists.items() if self._grammar.lists[name] is values]
 
     def data(self) -> dict[str, Any]:
         """For hassil."""

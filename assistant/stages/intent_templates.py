@@ -21,6 +21,7 @@ from assistant.nlu import compound
 from assistant.nlu.house import House
 from assistant.nlu.slots import answer_to, slots_of
 from assistant.nlu.words import APOSTROPHES
+from assistant.stages import intent_numbers
 from assistant.stages.base import EngineConfig, EngineInfo
 from assistant.stages.intent_sentences import OF_LOCKS, Sentences, known_language
 
@@ -78,13 +79,14 @@ class Templates:
             sentences.add_folder(Path(folder))
         self.examples, self.notes = sentences.examples, tuple(sentences.notes)
         self._intents: Any = Intents.from_dict(sentences.data())
+        intent_numbers.opened(self._intents, sentences.lists_of_ours)
         hassil.recognize_best("warm up", self._intents)  # templates are parsed at their first use
 
     def match(self, text: str) -> IntentMatch:
         """Of score 1, or `LOOSE`; `name` None when no template fits."""
         plain, found = normalise(text, self.language), None
         # "i need" is polite before a question, and the beginning of "i need milk on the list"
-        for words in dict.fromkeys((plain, stripped(text))):
+        for words in dict.fromkeys((plain, stripped(text), intent_numbers.in_digits(plain, self.language))):
             if found is None and is_short(words):
                 # "kitchen lamp" is the lamp of that name before it is any lamp of the kitchen
                 found = _best(hassil.recognize_ranked(words, self._intents, best_slot_name="name"), words)

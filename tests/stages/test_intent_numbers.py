@@ -1,0 +1,86 @@
+"""Numbers that no list of the templates holds are commands all the same; the skills know what to say of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assistant.nlu.vocabulary import INTENTS
+from assistant.stages.intent_numbers import MOST, in_digits
+from assistant.stages.intent_templates import TemplateIntent
+from tests.stages.test_intent_templates import ask, made
+
+LAMP = {"name": ["kitchen lamp"]}
+
+
+@pytest.fixture(scope="module")
+def engine() -> TemplateIntent:
+    return made(language="en", intents=list(INTENTS), names=LAMP)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "slots"),
+    [
+        ("set a timer for 437 minutes", "HassStartTimer", {"minutes": 437}),
+        ("set a timer for 0 minutes", "HassStartTimer", {"minutes": 0}),
+        ("set a timer for 3600 seconds", "HassStartTimer", {"seconds": 3600}),
+        ("set a timer for 150 hours", "HassStartTimer", {"hours": 150}),
+        ("set a timer for 1 hour and 437 minutes", "HassStartTimer", {"hours": 1, "minutes": 437}),
+        ("set a timer for four hundred and thirty-seven minutes", "HassStartTimer", {"minutes": 437}),
+        ("set a timer for one hundred minutes", "HassStartTimer", {"minutes": 100}),
+        ("set a timer for five minutes", "HassStartTimer", {"minutes": 5}),
+        ("add 120 minutes to my timer", "HassIncreaseTimer", {"minutes": 120}),
+        ("cancel the 437 minute timer", "HassCancelTimer", {"start_minutes": 437}),
+        ("set the volume to 150 percent", "HassSetVolume", {"volume_level": 150}),
+        ("set the volume to one hundred and fifty percent", "HassSetVolume", {"volume_level": 150}),
+        ("set the volume to zero percent", "HassSetVolume", {"volume_level": 0}),
+        ("increase the volume by 150 percent", "HassSetVolumeRelative", {"volume_step": 150}),
+        ("decrease the volume by 150 percent", "HassSetVolumeRelative", {"volume_step": -150}),
+        ("decrease the volume by five percent", "HassSetVolumeRelative", {"volume_step": -5}),
+        ("set the kitchen lamp to 120 percent", "HassLightSet", {"name": "kitchen lamp", "brightness": 120}),
+        ("set the temperature to 21.3 degrees", "HassClimateSetTemperature", {"temperature": 21.3}),
+        ("set the temperature to 200 degrees", "HassClimateSetTemperature", {"temperature": 200}),
+        ("play one hundred and one dalmatians", "HassMediaSearchAndPlay",
+         {"search_query": "one hundred and one dalmatians"}),
+        (f"set a timer for {100 * MOST} minutes", None, {}),
+    ],
+)  # fmt: skip
+def test_a_number_that_no_list_holds(engine: TemplateIntent, text: str, name: str | None, slots: object) -> None:
+    match = ask(engine, text)
+    assert (match.name, match.slots) == (name, slots)
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "minutes"),
+    [("de", "stelle einen Timer auf 437 Minuten", 437), ("fr", "mets un minuteur de 437 minutes", 437)],
+)
+def test_in_other_languages(language: str, text: str, minutes: int) -> None:
+    assert ask(made(language=language, intents=["HassStartTimer"]), text).slots == {"minutes": minutes}
+
+
+def test_a_list_of_the_user_s_holds_what_he_says(tmp_path: Path) -> None:
+    (tmp_path / "en").mkdir()
+    (tmp_path / "en/fan.yaml").write_text(
+        "lists:\n  fan_step: {range: {from: 1, to: 6}}\n  timer_seconds: {range: {from: 1, to: 59}}\n"
+        "intents:\n  FanStep: {data: [{sentences: ['fan to step {fan_step:step}']}]}\n"
+    )
+    engine = made(language="en", intents=["HassStartTimer"], folders=[str(tmp_path)])
+    assert ask(engine, "fan to step 6").slots == {"step": 6}
+    assert ask(engine, "fan to step 7").name is None
+    assert ask(engine, "set a timer for 59 seconds").slots == {"seconds": 59}
+    assert ask(engine, "set a timer for 60 seconds").name is None
+
+
+@pytest.mark.parametrize(
+    ("text", "digits"),
+    [
+        ("Wait two thousand five hundred seconds, please", "wait 2500 seconds please"),
+        ("volume one hundred and one percent", "volume 101%"),
+        ("Twenty-five minutes", "Twenty-five minutes"),
+        ("500 minutes", "500 minutes"),
+        ("", ""),
+    ],
+)
+def test_large_numbers_in_words_become_digits(text: str, digits: str) -> None:
+    assert in_digits(text, "en") == digits
