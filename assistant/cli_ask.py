@@ -12,7 +12,6 @@ import typer
 
 from assistant import cli_ask_parts, cli_client, cli_output
 from assistant.cli_ask_parts import Request
-from assistant.cli_config import Sets
 from assistant.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,12 +37,22 @@ def ask(
     urgency: Annotated[
         str, typer.Option("--urgency", metavar="HOW", help="critical, normal or background.")
     ] = "normal",
-    sets: Sets = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Override a setting; repeatable. A running daemon has its own and refuses it: add --standalone.",
+        ),
+    ] = None,
     standalone: Annotated[
         bool, typer.Option("--standalone", help="Start a pipeline of its own even when a daemon runs.")
     ] = False,
 ) -> None:
-    """Answers one question: recognised, understood, answered and spoken on this machine."""
+    """Answers one question: recognised, understood, answered and spoken on this machine.
+
+    Exit code 0: there is an answer. It may be that nobody can do what was asked.
+    """
     from assistant.machine import process_age_s
     from assistant.query import checked_conversation, checked_urgency
 

@@ -121,6 +121,29 @@ def test_silence_is_told_with_the_same_code(place: Place) -> None:
 
 
 @pytest.mark.engine
+def test_an_error_stands_at_the_same_place_whoever_found_it(place: Place) -> None:
+    """As docs/troubleshooting.md says: the report around it where there was a query, else nothing."""
+    through, own = (place.json("ask", "", "--no-speech", *more, code=2) for more in ([], ["--standalone"]))
+    assert shape(through) == shape(own)
+    assert through["error"] == own["error"]
+    assert through["error"]["code"] == "text-empty"
+    never = [place.json("ask", SAID, "--urgency", "soon", *more, code=2) for more in ([], ["--standalone"])]
+    assert never[0] == never[1]
+    assert list(never[0]) == ["error"]
+    assert set(never[0]["error"]) == set(through["error"])
+
+
+@pytest.mark.engine
+def test_what_nobody_can_do_is_an_answer(place: Place) -> None:
+    light = place.json("ask", "turn on the kitchen light", "--no-speech")
+    timer = place.json("ask", "set a timer for five minutes", "--no-speech", "--standalone")
+    for report in (light, timer):
+        assert (report["outcome"], report["error"]) == ("handled", None)
+    assert light["reply"].startswith("No program is connected")
+    assert timer["reply"].startswith("Timers need the running assistant")
+
+
+@pytest.mark.engine
 def test_settings_belong_to_the_daemon(place: Place) -> None:
     told = place.run("ask", SAID, "--no-speech", "--set", "log.level=info", code=2).stderr
     for word in ("--standalone", "restart", "daemon"):
