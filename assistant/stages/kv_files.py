@@ -4,12 +4,14 @@ MNN's own allocator grows the cache by allocating anew, copying and freeing, and
 the cache's size in the end. With `kvcache_mmap` it keeps one file per layer for keys and one for values instead. It
 puts them beside the mapped weights and names them after addresses, which are alike in processes forked from one parent;
 so each worker gets a folder of its own, in which the weight files are links. The files lose their names as soon as MNN
-has opened them: whatever ends the worker, the kernel takes their memory back.
+has opened them: whatever ends the worker, the kernel takes their memory back. The worker holds a lock on its folder, by
+which others know that it lives, also those in another PID namespace, where its number means nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import shutil
@@ -83,9 +85,13 @@ class KvFiles(Closing):
         sweep(root)
         self.path = root / f"{os.getpid()}-{process_start(os.getpid())}-{pid_namespace()}"
         shutil.rmtree(self.path, ignore_errors=True)
-        self.path.mkdir(mode=0o700)
-        for file in weights.resolve().iterdir() if weights is not None else ():
-            (self.path / file.name).symlink_to(file)
+        self._lock = _made_locked(self.path)
+        try:
+            for file in weights.resolve().iterdir() if weights is not None else ():
+                (self.path / file.name).symlink_to(file)
+        except BaseException:
+            self.close()
+            raise
 
     def has_room(self, size: int) -> bool:
         """Whether `size` bytes more can be written: what does not fit into a mapped file ends the process."""
@@ -100,8 +106,27 @@ class KvFiles(Closing):
                 file.touch()
 
     def close(self) -> None:
-        """Never raises."""
+        """Never raises. Safe to repeat."""
         shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _made_locked(path: Path) -> int:
+    """The folder's descriptor; locked for as long as it is open."""
+    while True:
+        path.mkdir(mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # swept between its creation and our lock
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX)
+                if os.path.samestat(os.fstat(fd), path.lstat()):
+                    return fd
+            except BaseException:
+                os.close(fd)
+                raise
+            os.close(fd)
 
 
 def sweep(root: Path) -> None:
@@ -115,6 +140,19 @@ def _sweep(root: Path) -> None:
     for folder in root.iterdir():
         pid, _, rest = folder.name.partition("-")
         started, _, space = rest.partition("-")
-        here = not space or space == str(pid_namespace())  # of processes elsewhere we know nothing
-        if here and pid.isdigit() and started.isdigit() and has_ended(int(pid), int(started)):
-            shutil.rmtree(folder, ignore_errors=True)
+        if not pid.isdigit() or not started.isdigit():
+            continue
+        if space in ("", str(pid_namespace())) and not has_ended(int(pid), int(started)):
+            continue  # it may be about to lock its folder
+        with contextlib.suppress(OSError):
+            _remove_unlocked(folder)
+
+
+def _remove_unlocked(folder: Path) -> None:
+    """Raises `BlockingIOError` where somebody holds it locked."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(fd)

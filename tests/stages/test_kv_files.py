@@ -9,6 +9,7 @@ import pytest
 
 from assistant.machine import pid_namespace, process_start
 from assistant.stages.kv_files import DISK_FROM, KvFiles, home_of
+from tests.elsewhere import elsewhere
 
 MIB = 1 << 20
 
@@ -86,7 +87,29 @@ def test_what_a_killed_worker_left_goes_and_what_a_living_one_has_stays(tmp_path
     KvFiles(root, None).close()
     assert [folder.exists() for folder in (dead, reused, living, foreign)] == [False, False, True, True]
     assert not ended.exists()
-    assert elsewhere.exists(), "a process in another container may well live"
+    assert not elsewhere.exists(), "nobody holds it locked"
+
+
+@pytest.mark.root
+def test_a_worker_in_another_container_keeps_its_folder_as_long_as_it_lives(tmp_path: Path) -> None:
+    root = tmp_path / "kv"
+    code = "files = KvFiles(Path(sys.argv[1]), None); print(files.path, flush=True); time.sleep(60)"
+    with elsewhere(f"from pathlib import Path; from assistant.stages.kv_files import KvFiles; {code}", root) as (
+        told,
+        end,
+    ):
+        theirs = Path(told)
+        KvFiles(root, None).close()
+        assert theirs.exists()
+        end()
+        KvFiles(root, None).close()
+        assert not theirs.exists()
+
+
+def test_a_folder_whose_links_cannot_be_made_is_not_left(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        KvFiles(tmp_path / "kv", tmp_path / "none")
+    assert not [*(tmp_path / "kv").iterdir()]
 
 
 def test_a_folder_that_is_not_ours_alone_is_refused(tmp_path: Path) -> None:
