@@ -115,6 +115,21 @@ def test_coverage_runs_what_the_tests_run(place: Place, args: tuple[str, ...]) -
     assert combined == "-m coverage combine --quiet"
 
 
+@pytest.mark.parametrize("missing", [True, False])
+def test_setup_says_what_sound_needs_and_goes_on(place: Place, missing: bool) -> None:
+    shutil.copy(SCRIPTS / "setup", place.root / "scripts")
+    for name in ("pyproject.toml", "models/one/manifest.json"):
+        (place.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.root / name).write_text("")
+    place.program(".venv/bin/python", f'#!/bin/sh\n[ "$2" != "import sounddevice" ] || exit {int(missing)}\n')
+    done = place.run(script=place.root / "scripts/setup")
+    assert done.returncode == 0
+    assert ("sudo apt install libportaudio2" in done.stderr) is missing
+    assert "preparing the models" in done.stderr
+    again = place.run(script=place.root / "scripts/setup")
+    assert (again.returncode, again.stderr) == (0, ""), "told once"
+
+
 @pytest.mark.parametrize("name", ["run", "test", "coverage"])
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help_is_short_and_sets_nothing_up(tmp_path: Path, name: str, flag: str) -> None:
