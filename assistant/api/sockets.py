@@ -11,6 +11,7 @@ import fcntl
 import os
 import socket
 import stat
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,8 @@ LOCK = "daemon.lock"
 _LONGEST = 107
 """Bytes of a path in a `sockaddr_un`, its closing NUL apart."""
 _PID_WAIT_S = 0.3
+_CREDENTIALS = struct.Struct("3i")
+"""`struct ucred`: process, user, group."""
 
 
 def folder() -> Path:
@@ -120,14 +123,21 @@ def ipc(path: Path) -> Any:
 
 def somebody_listens(path: Path) -> bool:
     """Whether a process has this socket open: False for none, and for one that a killed daemon left behind."""
+    return listener(path) is not None
+
+
+def listener(path: Path) -> int | None:
+    """The process that has this socket open, by its number here, which need not be what it says of itself: in another
+    container it has another one, or none. 0 = not to be known (as when it is too busy); None = nobody."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
         try:
             probe.connect(str(path))
         except BlockingIOError:  # its backlog is full: somebody is there, and busy
-            return True
+            return 0
         except OSError:
-            return False
-    return True
+            return None
+        pid, _, _ = _CREDENTIALS.unpack(probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    return int(pid)
 
 
 class DaemonLock(Closing):

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from assistant import __version__, paths
-from assistant.api.sockets import COMMAND, CONTROL, EVENTS, LOCK, DaemonLock, somebody_listens
+from assistant.api.sockets import COMMAND, CONTROL, EVENTS, DaemonLock, listener, somebody_listens
 from assistant.doctor.findings import Finding
-from assistant.doctor.scene import Scene
+from assistant.doctor.scene import Scene, mib
 from assistant.errors import NotRunning
-from assistant.memory_orchestrator.ledger import LedgerReader, segment_name
+from assistant.memory_orchestrator.ledger import LedgerReader
+from assistant.memory_orchestrator.writers import Writer, segment_name, writers
 from assistant.messages_status import Status
 
 _ANSWER_S = 2.0
@@ -43,15 +44,11 @@ def look_at_sockets(scene: Scene, version: str = __version__) -> Iterator[Findin
         except NotRunning as error:
             troubles.append(_silent(folder, error))
     if status is not None and status.version != version:
-        text = f"process {status.pid} is version {status.version}; this is {version}"
-        troubles.append(
-            Finding(
-                "daemon-outdated",
-                "advice",
-                text,
-                f"kill {status.pid}, then: assistant run (or: systemctl restart assistant)",
-            )
-        )
+        pid = listener(folder / CONTROL)
+        text = f"process {pid or status.pid} is version {status.version}; this is {version}"
+        again = f"kill {pid}, then: assistant run (or: systemctl restart assistant)"
+        again = again if pid else "start it anew, in its container"
+        troubles.append(Finding("daemon-outdated", "advice", text, again))
     troubles += _others(scene)
     yield from troubles
     if not troubles:
@@ -71,11 +68,8 @@ def _asked(folder: Path) -> Status | None:
 
 
 def _silent(folder: Path, error: NotRunning) -> Finding:
-    try:
-        pid = int((folder / LOCK).read_text("ascii"))
-    except (OSError, ValueError):
-        pid = 0
-    end = f"kill {pid}; sleep 5; kill -KILL {pid}" if pid else f"fuser -k {shlex.quote(str(folder / CONTROL))}"
+    pid, control = listener(folder / CONTROL), shlex.quote(str(folder / CONTROL))
+    end = f"kill {pid}; sleep 5; kill -KILL {pid}" if pid else f"fuser -k {control} (in its container, if it has one)"
     return Finding("daemon-silent", "problem", error.message, end)
 
 
@@ -90,24 +84,24 @@ def _stale(path: Path) -> Finding:
 
 
 def _others(scene: Scene) -> Iterator[Finding]:
-    """Ledgers of daemons in other runtime folders; each is mapped by a living process, or says nothing."""
+    """Who else writes a ledger of this user and lives, in this container or in another one."""
     directory = scene.root / "dev/shm"
-    ours, all_of_them = segment_name(paths.daemon_owner(scene.places.runtime)), segment_name("daemon")
-    for file in sorted(directory.glob(f"{all_of_them}*")):
-        if file.name == ours:
-            continue
-        try:
-            reader = LedgerReader(file.name, directory)
-            try:
-                pid = reader.read().writer_pid
-            finally:
-                reader.close()
-        except NotRunning:
-            continue
-        if pid != os.getpid():
-            yield Finding(
-                "daemon-other",
-                "advice",
-                f"process {pid} is another daemon of this user",
-                f"unless it is meant: kill {pid}",
-            )
+    ours, daemons = segment_name(paths.daemon_owner(scene.places.runtime)), segment_name("daemon").partition("@")[0]
+    for one in writers(directory):
+        end = f"unless it is meant: {f'kill {one.pid}' if one.pid else 'end it in its container'}"
+        if not one.head.known:
+            text = f"{one} writes {one.name} in version {one.head.version}, which is not ours; it holds {_held(one)}"
+            yield Finding("ledger-other", "advice", text, end)
+        elif one.name != ours and one.name.startswith(daemons):
+            held = _held(one, directory)
+            yield Finding("daemon-other", "advice", f"{one} is another daemon of this user; it holds {held}", end)
+
+
+def _held(one: Writer, directory: Path | None = None) -> str:
+    """`directory`: of a ledger that can be read, for what the kernel does not show of another container."""
+    total = one.usage.total
+    if not total and directory is not None:
+        with contextlib.suppress(NotRunning), contextlib.closing(LedgerReader(one.name, directory)) as reader:
+            view = reader.read()
+            total = view.base_anon + view.base_file + sum(row.anon + row.file for row in view.rows)
+    return mib(total) if total else "memory that cannot be seen from here"

@@ -207,6 +207,10 @@ KINDS: dict[str, Kind] = {
     "daemon-other": Kind(
         "Two daemons of the same user share memory and microphone without knowing of each other.", "an end of one"
     ),
+    "ledger-other": Kind(
+        "`ps` and `top` cannot read what another version of the assistant writes; its memory counts as that of others.",
+        "an end of that one, and a new start",
+    ),
     # --- settings, versions, service
     "settings": Kind("They decide about all else.", ""),
     "settings-broken": Kind("The daemon and most verbs refuse to start with them.", "the line named, in an editor"),

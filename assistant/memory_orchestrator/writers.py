@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from assistant.errors import AssistantError
-from assistant.machine import has_ended, pid_namespace
+from assistant.machine import has_ended, lines_of, pid_namespace
 from assistant.memory_orchestrator.probe import MIB, Probe, Usage
 from assistant.memory_orchestrator.segment import opened, remove_left_behind
 
@@ -58,8 +58,7 @@ class Writer(NamedTuple):
     """PSS of him and his descendants; nothing where he cannot be seen."""
 
     def __str__(self) -> str:
-        who = f"process {self.pid}" if self.pid else f"a process in another container ({self.head.pid} there)"
-        return f"{who}, {f'{self.usage.total / MIB:.0f} MiB' if self.usage.total else 'of unknown memory'}"
+        return f"process {self.pid}" if self.pid else f"process {self.head.pid} of another container"
 
 
 def segment_name(owner: str) -> str:
@@ -113,19 +112,21 @@ def _locked(fd: int) -> bool:
 def _unlocked(fd: int, head: Head) -> int:
     """Of a ledger whose writer may hold no lock."""
     pid = _mapped_by(fd)
-    if not pid and head.pid and not has_ended(head.pid, head.start) and not _lets_us_look(head.pid):
+    if not pid and head.pid and not has_ended(head.pid, head.start) and _hides(head.pid):
         pid = head.pid
     return pid if pid != os.getpid() else 0
 
 
-def _lets_us_look(pid: int) -> bool:
+def _hides(pid: int) -> bool:
+    """Whether it is a process of our user, so that it could be, and does not let us look."""
+    users = next((line.split()[1:] for line in lines_of(_PROC / str(pid) / "status") if line.startswith("Uid:")), [])
     try:
         _maps(pid).open("rb").close()
     except PermissionError:
-        return False
+        return str(os.getuid()) in users
     except OSError:  # it has just gone
-        return True
-    return True
+        return False
+    return False
 
 
 def _maps(pid: int) -> Path:
@@ -205,6 +206,7 @@ def tell_of_other_versions(directory: Path = SHM) -> None:
     """In the log: who writes a ledger that we cannot read is left alone, and not forgotten."""
     for one in writers(directory, which=lambda head: not head.known):
         log.warning(
-            "%s, writes the ledger %s in version %d, which cannot be read here: it is left alone, and its memory"
+            "%s writes the ledger %s in version %d, which cannot be read here: it is left alone, and its memory (%s)"
             " counts as that of other programs", one, one.name, one.head.version,
+            f"{one.usage.total / MIB:.0f} MiB now" if one.usage.total else "not to be seen from here",
         )  # fmt: skip

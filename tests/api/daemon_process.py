@@ -40,13 +40,15 @@ class Place(Closing):
             "XDG_STATE_HOME": str(self.folder / "state"),
             "XDG_CONFIG_HOME": str(self.folder / "config"),
         }
+        self.prefix: tuple[str, ...] = ()
+        """A command that runs what is started."""
         self._started: list[subprocess.Popen[str]] = []
 
     def start(self, *args: str, **more: Any) -> subprocess.Popen[str]:
         """`assistant ARGS` in the background."""
         more = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **more}
         process = subprocess.Popen(
-            [sys.executable, "-m", "assistant", *args],
+            [*self.prefix, sys.executable, "-m", "assistant", *args],
             cwd=self.folder, env=self.environ, text=True, start_new_session=True, **more,
         )  # fmt: skip
         self._started.append(process)
