@@ -16,6 +16,7 @@ import pytest
 
 from assistant import paths
 from tests.doctor.machines import told
+from tests.measured import measured
 
 REMOTE = ("stages.asr.engine=wyoming", "stages.llm.engine=openai", "stages.tts.engine=wyoming")
 SETS = tuple(part for one in ("audio.enabled=false", *REMOTE) for part in ("--set", one))
@@ -36,7 +37,7 @@ def doctor(
 ) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, "-m", "assistant", "doctor", *args],
-        env={"PYTHONPATH": CODE, **(environ or {})}, cwd="/", capture_output=True, text=True,
+        env={"PYTHONPATH": CODE, **measured(), **(environ or {})}, cwd="/", capture_output=True, text=True,
         check=False,
     )  # fmt: skip
     assert "Traceback" not in done.stderr + done.stdout

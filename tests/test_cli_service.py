@@ -22,6 +22,7 @@ from assistant.cli_service import check_target
 from assistant.errors import UsageError
 from assistant.service_unit import MARKER
 from tests.lacking import lacks
+from tests.measured import measured
 
 CODE = {name: value for name, value in os.environ.items() if not name.startswith(("ASSISTANT_", "XDG_", "WATCHDOG"))}
 
@@ -160,7 +161,7 @@ def test_a_daemon_in_what_the_unit_sets_tells_systemd_that_it_lives(home: Path, 
         more: dict[str, Any] = {"cwd": "/", "stderr": subprocess.PIPE, "text": True}
         service = subprocess.Popen(
             command,
-            env={"PATH": os.defpath, "HOME": str(home), "NOTIFY_SOCKET": str(home / "notify"),
+            env={**measured(), "PATH": os.defpath, "HOME": str(home), "NOTIFY_SOCKET": str(home / "notify"),
                  "WATCHDOG_USEC": "400000", "RUNTIME_DIRECTORY": str(folders["t"] / "assistant"), **variables},
             **more,
         )  # fmt: skip
