@@ -6,7 +6,6 @@ Imports no engine library: those live in workers.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import logging
 import os
@@ -17,13 +16,16 @@ from typing import Self
 from assistant import __version__, paths
 from assistant.config import Config
 from assistant.conversations import Conversations
+from assistant.daemon_looks import Looks
 from assistant.daemon_remote import check_api_key
 from assistant.daemon_skills import SkillRoom
-from assistant.daemon_stages import Stages, has_emergency_graph
+from assistant.daemon_specs import llm_settings
+from assistant.daemon_stages import Stages
 from assistant.daemon_state import DaemonState
 from assistant.daemon_timers import Timers
-from assistant.daemon_voice import voice_of
-from assistant.errors import AssistantError, ModelError
+from assistant.daemon_voice import front_settings, voice_of
+from assistant.disk import Disk, Writes
+from assistant.errors import AssistantError
 from assistant.memory_orchestrator.calibration import Calibration
 from assistant.memory_orchestrator.housekeeper import Housekeeper
 from assistant.memory_orchestrator.ledger import LedgerWriter
@@ -31,11 +33,10 @@ from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
 from assistant.memory_orchestrator.sensors import Sensors
 from assistant.memory_orchestrator.view import memory_sums, stage_rows
 from assistant.memory_orchestrator.writers import remove_stale, segment_name, tell_of_other_versions
-from assistant.messages import STAGE_ORDER, AsrRequest, Emit, Sampling, Stage, Transcript
+from assistant.messages import STAGE_ORDER, AsrRequest, Emit, Stage, Transcript
 from assistant.messages_status import Status
 from assistant.model_store.store import ModelStore
 from assistant.pipeline import Pipeline
-from assistant.pipeline_llm import LlmSettings
 from assistant.pipeline_speech import speech_of
 from assistant.query import Answer, IntentHandlers, Query, Understood
 from assistant.services import Services
@@ -68,10 +69,12 @@ class Assistant:
         voice: bool = False,
         handlers: IntentHandlers | None = None,
         supervisor: type[Supervisor] = Supervisor,
+        disk: Disk | None = None,
     ) -> None:
         """`owner` names the ledger: "daemon", or this process when empty, which then keeps nothing loaded for a next
         query. `conversations`: what was said before; nothing by default. `voice`: with microphone and speaker.
-        `handlers`: other programs that carry out intents. `supervisor`: one that watches its stage, too."""
+        `handlers`: other programs that carry out intents. `supervisor`: one that watches its stage, too.
+        `disk`: how long models' files may keep us waiting."""
         self._config = config
         self._supervisor = supervisor
         self._daemon, self._owner = bool(owner), owner or str(os.getpid())
@@ -85,7 +88,8 @@ class Assistant:
         self.voice: Voice | None = None
         """None: without microphone and speaker."""
         self._server = ForkServer()
-        self._calibration = Calibration(paths.state_dir() / "measured.json")
+        self._writes = Writes()
+        self._calibration = Calibration(paths.state_dir() / "measured.json", self._writes)
         self._handlers = handlers
         self._skills = SkillRoom(
             emit=self._tell, voice=lambda: self.voice, daemon=self._daemon, language=config.stages.intent.language
@@ -96,6 +100,12 @@ class Assistant:
             self._supervisor_of,
             lambda: self.memory.holdings.relief.level,
             lambda: handlers.understood if handlers is not None else Understood(),
+        )
+        self._looks = Looks(
+            self._stages,
+            disk or Disk(),
+            also=lambda spec: self._calibration.look(spec.calibration_model),
+            changed=self._tell_needs,
         )
         self._started = time.monotonic()
         self._answered = 0
@@ -111,11 +121,11 @@ class Assistant:
         config = self._config
         for stage in STAGE_ORDER:
             engine_path(stage, config.stage(stage).engine)
-        self._stages.check_small()
         check_api_key(config)
         # first, because everything waits for it: its interpreter starts while the rest is built
         self._server.start()
         try:
+            await self._looks.check_small()
             remove_stale()
             if self._daemon:
                 tell_of_other_versions()
@@ -128,7 +138,7 @@ class Assistant:
                 keep_alive_s=self._keep_alive_s,
                 emit=self._tell,
             )
-            self._tell_needs()  # or the ledger could not say in which mode it will be
+            await self._looks.all()  # or the ledger could not say in which mode it will be
             self.memory.holdings.told()
             self._housekeeper = Housekeeper(self.memory.holdings, sense=Sensors().read, emit=self._tell)
             self._housekeeper.start()
@@ -137,11 +147,10 @@ class Assistant:
             raise
         self._pipeline = Pipeline(
             memory=self.memory,
-            stages=self._stages,
-            llm=_llm_settings(config),
+            stages=self._looks,
+            llm=llm_settings(config),
             conversations=self._conversations,
-            emergency=has_emergency_graph,
-            instead=self._stages.instead,
+            instead=self._looks.instead,
             away=self._stages.away,
             handlers=self._handlers,
             context=self._skills.context,
@@ -150,14 +159,16 @@ class Assistant:
         )
         self.services = Services(
             memory=self.memory,
-            stages=self._stages,
+            stages=self._looks,
+            known=self._looks.seen,
             languages=lambda stage: getattr(config.stage(stage), "language", ""),
             failed=self._stages.note,
             emit=self._tell,
         )
         if self._with_voice:
-            voice = voice_of(config, self._store, self._server, self._answer, self.transcribe, self._state.of_voice)
             try:
+                front = await self._looks.ask("voice", lambda alive: front_settings(config, self._store))
+                voice = voice_of(config, front, self._server, self._answer, self.transcribe, self._state.of_voice)
                 await voice.start()
             except BaseException:
                 await self._close()
@@ -184,12 +195,14 @@ class Assistant:
     async def _close(self) -> None:
         try:
             await self._skills.close()
+            await self._looks.close()
             if self.voice is not None:
                 await self.voice.close()
             await self._housekeeper.close()
             hurry = asyncio.get_running_loop().call_later(_LEAVE_S, self.end_workers)
             await self.memory.close()
             hurry.cancel()
+            await self._writes.close()
         finally:
             await self._server.close()
 
@@ -222,7 +235,7 @@ class Assistant:
         """A short utterance, aside from what runs; "" when nobody speaks in it or there is no room for it now."""
         try:
             speech = await in_own_thread(functools.partial(speech_of, lambda: pcm))
-            recogniser = self._stages(Stage.ASR)
+            recogniser = await self._looks(Stage.ASR)
             async with self.memory.lease(recogniser, deadline_s=_ASIDE_S):
                 found = [out async for out in recogniser.run(AsrRequest(pcm=speech)) if isinstance(out, Transcript)]
         except AssistantError as error:
@@ -236,13 +249,15 @@ class Assistant:
 
         Raises `ModelError`, `MemoryRefused`, or what the engine raised.
         """
-        await self.memory.load(self._stages(stage), keep_alive_s=keep_alive_s)
+        await self.memory.load(await self._looks(stage), keep_alive_s=keep_alive_s)
 
     async def unload(self, stage: Stage) -> bool:
         """False when it was not loaded. Raises `BusyNow` when it is in use."""
         return await self.memory.unload(stage.value)
 
     def status(self) -> Status:
+        """Of what is known: no disk is asked."""
+        self._looks.seen()
         self._tell_needs()
         view = self.memory.holdings.view()
         return Status(
@@ -257,43 +272,15 @@ class Assistant:
             voice=self.voice.status() if self.voice is not None else None,
         )
 
-    def missing(self) -> list[str]:
+    async def missing(self) -> list[str]:
         """What cannot be used of what is configured, and what to do: told before anybody asks in vain."""
-        found = []
-        for stage in STAGE_ORDER:
-            try:
-                self._stages(stage)
-            except ModelError as error:
-                found.append(error.message)
-        return found
+        return await self._looks.all()
 
     def _tell_needs(self) -> None:
         """What the whole chain would need decides the mode; a stage whose model is missing needs nothing yet."""
-        needs = []
-        for stage in STAGE_ORDER:
-            with contextlib.suppress(ModelError):
-                needs.append(self._stages(stage).need())
-        self.memory.holdings.figures.expect(needs)
+        self.memory.holdings.figures.expect(self._looks.needs())
 
     def _supervisor_of(self, spec: StageSpec) -> Supervisor:
         return self._supervisor(
             spec, self._server, self._calibration, self._tell, relief=lambda: self.memory.holdings.relief
         )
-
-
-def _llm_settings(config: Config) -> LlmSettings:
-    llm = config.stages.llm
-    return LlmSettings(
-        system_prompt=llm.system_prompt,
-        max_new_tokens=llm.max_new_tokens,
-        prefill_chunk=llm.prefill_chunk,
-        slots=llm.slots,
-        sampling=Sampling(
-            temperature=llm.temperature,
-            top_k=llm.top_k,
-            top_p=llm.top_p,
-            min_p=llm.min_p,
-            repetition_penalty=llm.repetition_penalty,
-            seed=None if llm.seed < 0 else llm.seed,
-        ),
-    )

@@ -15,6 +15,7 @@ import msgspec
 
 from assistant import paths
 from assistant.config import Config
+from assistant.disk import Alive
 from assistant.errors import ConfigError, StageError
 from assistant.messages import Stage
 from assistant.model_store.store import ModelStore
@@ -48,13 +49,13 @@ def is_remote(stage: Stage, config: Config) -> bool:
     return config.stage(stage).engine in REMOTE
 
 
-def local_config(stage: Stage, config: Config, store: ModelStore) -> Config:
+def local_config(stage: Stage, config: Config, store: ModelStore, alive: Alive = lambda: None) -> Config:
     """The same with the engine that the stage's model is made for, if a server was to do its work. Raises
     `ModelError`, `UsageError`."""
     settings: Any = config.stage(stage)
     if settings.engine not in REMOTE:
         return config
-    settings = msgspec.structs.replace(settings, engine=store.open(settings.model).engine)
+    settings = msgspec.structs.replace(settings, engine=store.open(settings.model, alive).engine)
     return msgspec.structs.replace(config, stages=msgspec.structs.replace(config.stages, **{stage.value: settings}))
 
 

@@ -26,13 +26,12 @@ log = logging.getLogger(__name__)
 
 def voice_of(
     config: Config,
-    store: ModelStore,
+    settings: FrontSettings,
     server: ForkServer,
     answer: Callable[[Query], Awaitable[Answer]],
     transcribe: Callable[[bytes], Awaitable[str]],
     emit: Emit,
 ) -> Voice:
-    settings = front_settings(config, store)
     return Voice(
         front=lambda take: Front(server, settings, take),
         answer=answer,
@@ -45,6 +44,7 @@ def voice_of(
 
 
 def front_settings(config: Config, store: ModelStore) -> FrontSettings:
+    """Asks the disk. Raises `ConfigError` for what would be without effect."""
     audio, wake, cues, listen = config.audio, config.wake, config.cues, config.listen
     _check(config)
     return FrontSettings(

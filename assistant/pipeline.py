@@ -16,7 +16,7 @@ from datetime import datetime
 
 from assistant.conversation_line import Line
 from assistant.conversations import Conversations
-from assistant.errors import AssistantError, BadText, Cancelled, EngineFailed, MemoryRefused, ModelError
+from assistant.errors import AssistantError, BadText, Cancelled, EngineFailed, MemoryRefused
 from assistant.memory_orchestrator.elastic import check_admitted
 from assistant.memory_orchestrator.journey import Journey
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
@@ -32,10 +32,11 @@ from assistant.messages import (
 from assistant.pipeline_ahead import Ahead
 from assistant.pipeline_commands import Commands
 from assistant.pipeline_draft import Draft
-from assistant.pipeline_fallback import Away, Fallback, Instead
+from assistant.pipeline_fallback import Away, Fallback, Instead, nothing_instead
 from assistant.pipeline_hear import Listener
 from assistant.pipeline_leases import Leases
 from assistant.pipeline_llm import CUT, LlmSettings, begun_request, heard, llm_figures, request_of
+from assistant.pipeline_parts import Lookup, Parts
 from assistant.pipeline_run import Run, ms_since
 from assistant.pipeline_say import Sayer, Saying, spoken_language
 from assistant.pipeline_speech import Pieces, put
@@ -51,7 +52,6 @@ from assistant.query import (
 from assistant.sentences import SentenceSplitter
 from assistant.skills import Context
 from assistant.stages.registry import REMOTE
-from assistant.stages.supervisor import Supervisor
 from assistant.tasks import both
 
 
@@ -60,28 +60,25 @@ class Pipeline:
         self,
         *,
         memory: MemoryOrchestrator,
-        stages: Callable[[Stage], Supervisor],
+        stages: Lookup,
         llm: LlmSettings,
         conversations: Conversations | None = None,
-        emergency: Callable[[Supervisor], bool] = lambda supervisor: False,
         handlers: IntentHandlers | None = None,
         context: Callable[..., Context] = Context,
-        instead: Instead = lambda failed, error: None,
+        instead: Instead = nothing_instead,
         away: Away = lambda local: None,
         emit: Emit = lambda name, data: None,
         now: Callable[[], datetime] = datetime.now,
         guarded: Collection[str] = (),
         lease_deadline_s: float = 30,
     ) -> None:
-        """`stages` gives the supervisor of a stage, or raises `ModelError` when its model cannot be used. `emergency`:
-        whether an LLM has a graph that leaves layers out. `handlers`: other programs that carry out intents. `context`:
+        """`stages` looks up the supervisor of a stage. `handlers`: other programs that carry out intents. `context`:
         makes what skills are given of what a query has. `guarded`: devices that are switched after a yes alone.
         `instead`, `away`: see `pipeline_fallback`."""
         self._memory = memory
-        self._stages = stages
+        self._parts = Parts(memory, stages)
         self._llm = llm
         self._conversations = Conversations() if conversations is None else conversations
-        self._emergency = emergency
         self._at_llm, self._in_conversation = Line(llm.slots), Line()
         self._emit = emit
         self._fallback = Fallback(instead, away)
@@ -102,9 +99,9 @@ class Pipeline:
             try:
                 check_admitted(query.urgency, self._level)
                 async with self._conversation(run):
-                    self._check_stages(run)
-                    with self._memory.journey(list(run.parts)) as journey:
-                        handled = await self._answer(run, journey)
+                    async with self._parts.of(run) as stages:
+                        with self._memory.journey(stages) as journey:
+                            handled = await self._answer(run, journey)
                     run.timings["total"] = run.since_start()
                     if isinstance(query.sink, HeardSink):  # what is interrupted now is not remembered
                         await query.sink.finished()
@@ -137,29 +134,6 @@ class Pipeline:
                 reply = heard(run, whole=whole)
                 if run.transcript and reply:
                     self._conversations.remember(name, run.history, run.transcript, reply, dropped=run.forgotten)
-
-    def _check_stages(self, run: Run) -> None:
-        """What the query will need, in order. A model that is missing, or a voice that can never fit, is told before
-        anybody waits for an answer that cannot be spoken; only an LLM is not missed before something needs it.
-
-        Figures start anew: a query that finds a stage loaded has not paid for its load.
-        """
-        query = run.query
-        wanted = [Stage.ASR] if query.pcm is not None or query.live is not None else []
-        wanted += [Stage.INTENT, Stage.LLM] if not query.verbatim else []
-        wanted += [Stage.TTS] if query.sink is not None else []
-        for stage in wanted:
-            try:
-                run.parts[stage] = self._stages(stage)
-            except ModelError as error:
-                if stage is not Stage.LLM:
-                    raise
-                run.no_llm = error
-        for supervisor in run.parts.values():
-            supervisor.reset_figures()
-            self._memory.holdings.watch_anew(supervisor.name)
-        if Stage.TTS in run.parts:  # the last one: nobody shall hear of it after the whole answer was written
-            self._memory.check_ever(run.parts[Stage.TTS])
 
     async def _answer(self, run: Run, journey: Journey) -> bool:
         """Whether a local command was handled (True) or the LLM answered (False)."""
@@ -211,8 +185,7 @@ class Pipeline:
 
     # --- thinking and speaking --------------------------------------------------------------------------------------
     async def _generate_and_speak(self, run: Run, sink: AudioSink | None, journey: Journey) -> None:
-        if run.no_llm is not None:
-            raise run.no_llm
+        await self._parts.llm(run)
         saying = await self._in_turn(run, sink, journey)
         if sink is not None and not saying.over:
             await self._sayer.rest(run, sink, saying, journey)
@@ -233,7 +206,7 @@ class Pipeline:
     async def _written(self, run: Run, sink: AudioSink | None, journey: Journey) -> Saying:
         """The reply, and how far it was spoken meanwhile. The voice is leased inside the LLM's lease, but never waited
         for there: where both do not fit, it speaks afterwards."""
-        emergency = self._emergency(run.parts[Stage.LLM])
+        emergency = run.parts[Stage.LLM].spec.emergency
         request = request_of(run, self._llm, self._level, emergency=emergency)
         saying = Saying(Pieces(), spoken_language(run) if sink is not None else "")
         async with self._leases(run, journey, Stage.LLM, waits=run.gate.is_open):

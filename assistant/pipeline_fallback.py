@@ -16,12 +16,16 @@ from assistant.pipeline_run import Run
 from assistant.stages.supervisor import Supervisor
 
 T = TypeVar("T")
-Instead = Callable[[Supervisor, StageError], Supervisor | None]
-"""Is told which stage failed and how; gives the local one for its place, None where there is none."""
-
+Instead = Callable[[Supervisor, StageError], Awaitable[Supervisor | None]]
+"""Is told which stage failed and how; gives the local one for its place, None where there is none. Raises
+`ModelError` where nobody can tell."""
 
 Away = Callable[[Supervisor], StageError | None]
 """Of a local stage: why the server whose place it has is left alone; None when there is none, or it is not."""
+
+
+async def nothing_instead(failed: Supervisor, error: StageError) -> Supervisor | None:
+    return None
 
 
 class Fallback:
@@ -41,13 +45,13 @@ class Fallback:
             try:
                 return await work()
             except StageError as error:
-                self.take(run, error)
+                await self.take(run, error)
 
-    def take(self, run: Run, error: StageError) -> None:
+    async def take(self, run: Run, error: StageError) -> None:
         """Puts the local stage in the place of the one that failed, or raises `error`. What an LLM has told is not
         taken back: its query fails."""
         stage = next((stage for stage in run.parts if stage.value == error.stage), None)
-        local = self._instead(run.parts[stage], error) if stage is not None else None
+        local = await self._instead(run.parts[stage], error) if stage is not None else None
         if stage is None or local is None:
             raise error
         if stage is Stage.LLM and run.written:

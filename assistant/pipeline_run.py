@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,8 @@ class Run:
     """Its stages, in the order in which it needs them: the same ones to its end, whatever the pressure says
     meanwhile."""
     emit: Emit
+    llm: asyncio.Future[Supervisor] | None = None
+    """Its LLM, as long as that is not known yet."""
     no_llm: ModelError | None = None
     """Why there is none among its stages."""
     gate: Gate = field(default_factory=lambda: Gate(opened=True))

@@ -83,7 +83,7 @@ class Sayer:
         except MemoryRefused:
             return
         except StageError as error:
-            self._fallback.take(run, error)
+            await self._fallback.take(run, error)
 
     async def _speak(self, run: Run, sink: AudioSink, saying: Saying) -> None:
         """Says what comes until None comes; nothing is announced where nothing can be said."""

@@ -98,7 +98,7 @@ async def _serve(config: Config) -> None:
             _extras(config, assistant, server, events),
             Watchdog(notifier),
         ):
-            for what in assistant.missing():
+            for what in await assistant.missing():
                 say(f"warning: {what}")
             say(f"ready: {folder}")
             notifier.ready("ready")

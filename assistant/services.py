@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing, contextmanager
 
-from assistant.errors import AssistantError, ModelError
+from assistant.errors import AssistantError
 from assistant.memory_orchestrator.orchestrator import MemoryOrchestrator
 from assistant.messages import (
-    STAGE_ORDER,
     AsrRequest,
     Emit,
     IntentMatch,
@@ -40,39 +39,40 @@ class Services:
         self,
         *,
         memory: MemoryOrchestrator,
-        stages: Callable[[Stage], Supervisor],
+        stages: Callable[[Stage], Awaitable[Supervisor]],
+        known: Callable[[], Iterable[Supervisor]] = tuple,
         languages: Callable[[Stage], str] = lambda stage: "",
         failed: Callable[[Stage, Exception], None] = lambda stage, error: None,
         emit: Emit = lambda name, data: None,
         lease_deadline_s: float = 30,
     ) -> None:
-        """`stages` gives the supervisor of a stage, or raises `ModelError`. `languages`: as configured; empty = the
+        """`stages` looks up the supervisor of a stage, or raises `ModelError`; `known`: what was found last, without
+        a look. `languages`: as configured; empty = the
         model decides. `failed` is told what a stage raised."""
-        self._memory, self._stages, self._languages, self._failed = memory, stages, languages, failed
+        self._memory, self._stages, self._known = memory, stages, known
+        self._languages, self._failed = languages, failed
         self._emit = emit
         self._lease_deadline_s = lease_deadline_s
 
     def programs(self) -> tuple[ProgramStatus, ...]:
         """The stages whose models can be used."""
-        found = []
-        for stage in STAGE_ORDER:
-            try:
-                one = self._stages(stage)
-            except ModelError:
-                continue
-            found.append(
-                ProgramStatus(stage=stage, engine=one.engine, model=one.model, language=self._languages(stage))
+        return tuple(
+            ProgramStatus(
+                stage=one.spec.stage, engine=one.engine, model=one.model, language=self._languages(one.spec.stage)
             )
-        return tuple(found)
+            for one in self._known()
+        )
 
     def ahead(self, stage: Stage) -> None:
-        """Somebody will need it soon: loaded if there is room. Raises `ModelError`."""
-        self._memory.prefetch(self._stages(stage))
+        """Somebody will need it soon: loaded if there is room."""
+        for one in self._known():
+            if one.spec.stage is stage:
+                self._memory.prefetch(one)
 
     async def transcribe(self, pcm: bytes) -> AsyncGenerator[Transcript]:
         """What is said in s16le mono 16 kHz: what will not change any more, and at the end a final one. Raises
         `NoSpeech`, `MemoryRefused`, `ModelError`, `StageError`."""
-        recogniser = self._stages(Stage.ASR)
+        recogniser = await self._stages(Stage.ASR)
         with self._told("transcribe", Stage.ASR):
             speech = await in_own_thread(functools.partial(speech_of, lambda: pcm))
             request = AsrRequest(pcm=speech)
@@ -88,7 +88,7 @@ class Services:
     async def synthesize(self, texts: AsyncIterator[str]) -> AsyncGenerator[TtsAudio]:
         """The sound of a text that comes in pieces, sentence by sentence. Nothing for what no voice can say. The voice
         is taken with the first sentence. Raises `MemoryRefused`, `ModelError`, `StageError` and what `texts` raises."""
-        voice = self._stages(Stage.TTS)
+        voice = await self._stages(Stage.TTS)
         spec = voice.spec
         sentences = _sentences(texts, of_voice(spec.model, spec.model_dir, spec.language))
         async with aclosing(sentences):
@@ -107,7 +107,7 @@ class Services:
     async def recognise(self, text: str) -> IntentMatch:
         """Which local command it is; `name` None for none. Raises `BadText`, `MemoryRefused`, `StageError`."""
         request = IntentRequest(text=checked_text(text, "sentence"))
-        recogniser = self._stages(Stage.INTENT)
+        recogniser = await self._stages(Stage.INTENT)
         match = IntentMatch(name=None)
         with self._told("recognise", Stage.INTENT):
             async with (

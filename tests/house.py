@@ -88,10 +88,9 @@ class House:
         self.housekeeper = Housekeeper(self.memory.holdings, sense=Readings, emit=self._emit)
         self.pipeline = Pipeline(
             memory=self.memory,
-            stages=self._supervisor,
+            stages=self.lookup,
             llm=LlmSettings(system_prompt="Be kind.", sampling=Sampling(), max_new_tokens=5, slots=slots),
             conversations=conversations,
-            emergency=lambda supervisor: True,
             emit=self._emit,
             now=lambda: NOW,
             context=functools.partial(Context, speaker=self.speaker),
@@ -103,6 +102,9 @@ class House:
         self.events.append((name, data))
         if (name, data.get("stage")) == ("stage-load-end", "llm"):
             self.llm_loaded.set()
+
+    async def lookup(self, stage: Stage) -> Supervisor:
+        return self._supervisor(stage)
 
     def _supervisor(self, stage: Stage) -> Supervisor:
         if (stage, self.how) == (Stage.LLM, "missing"):
@@ -123,7 +125,7 @@ class House:
                 stage=stage, engine=engines[stage], model="m",
                 model_dir=Path(), digest="", weight_bytes=0, cache_dir=self.ledger.parent / "cache",
                 threads=1, start_timeout_s=10, step_timeout_s=self._step_timeout_s,
-                options=options.get(stage),
+                options=options.get(stage), emergency=True,
             )  # fmt: skip
             if stage is Stage.ASR and self._asr is not None:
                 spec = self._real(spec, self._asr)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from assistant import config, machine
-from assistant.daemon_stages import stage_spec
+from assistant.daemon_specs import stage_spec
 from assistant.errors import ConfigError, ModelUnknown
 from assistant.memory_orchestrator.estimate import slot_tokens
 from assistant.messages import STAGE_ORDER, Stage

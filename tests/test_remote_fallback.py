@@ -56,7 +56,7 @@ class RemoteHouse(House):
         self.failed: dict[Stage, StageError] = {}
         self.pipeline = Pipeline(
             memory=self.memory,
-            stages=lambda stage: self.remote[stage] if self._there(stage) else self._supervisor(stage),
+            stages=self.lookup,
             llm=LlmSettings(system_prompt="", sampling=Sampling(), max_new_tokens=50),
             conversations=more.get("conversations"),
             instead=self._instead,
@@ -64,6 +64,9 @@ class RemoteHouse(House):
             emit=self._emit,
             now=lambda: NOW,
         )
+
+    async def lookup(self, stage: Stage) -> Supervisor:
+        return self.remote[stage] if self._there(stage) else self._supervisor(stage)
 
     def _there(self, stage: Stage) -> bool:
         return stage in self.remote and stage not in self.away
@@ -76,7 +79,7 @@ class RemoteHouse(House):
         )  # fmt: skip
         return Supervisor(spec, self.server, self._calibration, self._emit)
 
-    def _instead(self, failed: Supervisor, error: StageError) -> Supervisor | None:
+    async def _instead(self, failed: Supervisor, error: StageError) -> Supervisor | None:
         if failed.engine not in REMOTE or not self._fallback:
             return None
         self.away.append(failed.spec.stage)

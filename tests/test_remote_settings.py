@@ -10,9 +10,12 @@ import pytest
 
 from assistant import config, paths
 from assistant.daemon import Assistant
+from assistant.daemon_looks import Looks
 from assistant.daemon_remote import check_api_key
-from assistant.daemon_stages import Stages, stage_spec
-from assistant.errors import ConfigError, EngineFailed, RemoteFailed
+from assistant.daemon_specs import stage_spec
+from assistant.daemon_stages import Stages
+from assistant.disk import Disk
+from assistant.errors import ConfigError, EngineFailed, RemoteFailed, StageError
 from assistant.memory_orchestrator.calibration import Calibration
 from assistant.memory_orchestrator.probe import MIB
 from assistant.messages import Stage
@@ -40,6 +43,10 @@ def stages_of(tmp_path: Path, clock: Clock, *sets: str, store: ModelStore | None
         settings(*sets), store or ModelStore.default(), lambda spec: Supervisor(spec, server, known), lambda: "normal",
         clock=clock,
     )  # fmt: skip
+
+
+def instead(stages: Stages, failed: Supervisor, error: StageError) -> Supervisor | None:
+    return asyncio.run(Looks(stages, Disk()).instead(failed, error))
 
 
 def empty(tmp_path: Path) -> ModelStore:
@@ -95,14 +102,14 @@ def test_the_installed_model_takes_the_place_for_30_s_with_the_engine_that_it_is
     error = RemoteFailed("away", code="remote-unreachable")
     for stage, engine in ((Stage.ASR, "whisper"), (Stage.TTS, "piper"), (Stage.LLM, "mnn")):
         remote = stages(stage)
-        local = stages.instead(remote, error)
+        local = instead(stages, remote, error)
         assert local is not None
         assert (local.engine, local.spec.weight_bytes > 0) == (engine, True)
         assert stages(stage) is local
         why = stages.away(local)
         assert why is not None
         assert (why.code, why.message, stages.away(remote)) == (error.code, error.message, None)
-        assert stages.instead(local, EngineFailed("bad day")) is None
+        assert instead(stages, local, EngineFailed("bad day")) is None
         clock.now += 29
         assert stages(stage) is local
         clock.now += 2
@@ -120,7 +127,7 @@ def test_without_an_installed_model_or_a_wish_for_it_nothing_takes_the_place(tmp
     stages = stages_of(tmp_path, Clock(), "stages.llm.engine=openai", *more, store=store)
     assert stages.away(stages(Stage.INTENT)) is None
     remote = stages(Stage.LLM)
-    assert stages.instead(remote, RemoteFailed("away")) is None
+    assert instead(stages, remote, RemoteFailed("away")) is None
     assert stages(Stage.LLM) is remote
 
 

@@ -22,7 +22,7 @@ class Told:
 
     def __init__(self, house: RemoteHouse) -> None:
         self.failed: list[tuple[Stage, str]] = []
-        self.services = Services(memory=house.memory, stages=house.remote.__getitem__, failed=self._note)
+        self.services = Services(memory=house.memory, stages=house.lookup, failed=self._note)
 
     def _note(self, stage: Stage, error: Exception) -> None:
         assert isinstance(error, StageError)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from assistant import paths, speech_language
 from assistant.config import Config
 from assistant.config_sections import Stages, Tts
-from assistant.daemon_stages import stage_spec
+from assistant.daemon_specs import stage_spec
 from assistant.messages import Stage
 from assistant.model_store.store import ModelStore
 from assistant.speech_text import SpeechText, speakable

@@ -27,7 +27,7 @@ from assistant.bench.output import say, say_aside, say_error
 from assistant.bench.wer import SPEECH_HELP
 from assistant.config import Config
 from assistant.config_sections import House, Intent
-from assistant.daemon_stages import stage_spec
+from assistant.daemon_specs import stage_spec
 from assistant.errors import AssistantError, UsageError
 from assistant.memory_orchestrator.probe import MIB, Probe
 from assistant.messages import IntentMatch, IntentRequest, Stage

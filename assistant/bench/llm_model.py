@@ -13,10 +13,11 @@ import msgspec
 
 from assistant import config as settings
 from assistant.bench.output import say_aside
-from assistant.daemon_stages import stage_spec
+from assistant.daemon_specs import stage_spec
 from assistant.errors import ModelMissing, UsageError
 from assistant.messages import Stage
 from assistant.model_store import manifest as manifests
+from assistant.model_store.manifest import Alive
 from assistant.model_store.store import ModelInfo, ModelStore
 from assistant.model_store.vocabulary import Vocabulary
 from assistant.stages.spec import StageSpec
@@ -33,7 +34,7 @@ class _Folder(ModelStore):
         super().__init__(rest.models_dir, rest._catalog_file)
         self._folder = folder
 
-    def open(self, name: str) -> ModelInfo:
+    def open(self, name: str, alive: Alive = lambda: None) -> ModelInfo:
         """Reads every byte of the folder, once: there is no manifest that could be believed. Raises `ModelDamaged`."""
         facts = Vocabulary.open(self._folder).facts
         found = manifests.Manifest(

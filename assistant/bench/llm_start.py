@@ -19,7 +19,7 @@ import msgspec
 
 from assistant import config as settings
 from assistant.bench.output import judge
-from assistant.daemon_stages import stage_spec
+from assistant.daemon_specs import stage_spec
 from assistant.memory_orchestrator.probe import MIB, Probe
 from assistant.messages import LlmRequest, Progress, Stage, Turn
 from assistant.model_store.store import ModelStore

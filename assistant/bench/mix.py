@@ -18,7 +18,7 @@ from assistant import paths
 from assistant.api import wire
 from assistant.api.client import Client
 from assistant.audio.formats import read_audio
-from assistant.daemon_stages import stage_spec
+from assistant.daemon_specs import stage_spec
 from assistant.errors import AssistantError
 from assistant.messages import Stage, TtsAudio, TtsRequest
 from assistant.model_store.store import ModelStore

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -21,6 +21,9 @@ from assistant.model_store.choices import OWN, Choices
 
 FILE_NAME = "manifest.json"
 FORMAT = 1
+_CHUNK = 1 << 20
+Alive = Callable[[], None]
+"""Called now and then while a file is read: its disk answers."""
 
 
 class FileRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,14 +80,19 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-def sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def sha256_of(path: Path, alive: Alive = lambda: None) -> str:
+    digest = hashlib.sha256()
+    buffer = memoryview(bytearray(_CHUNK))
+    with path.open("rb", buffering=0) as file:
+        while size := file.readinto(buffer):
+            digest.update(buffer[:size])
+            alive()
+    return digest.hexdigest()
 
 
-def record_of(path: Path) -> FileRecord:
+def record_of(path: Path, alive: Alive = lambda: None) -> FileRecord:
     """Reads the whole file."""
-    sha256 = sha256_of(path)
+    sha256 = sha256_of(path, alive)
     stat = path.stat()
     return FileRecord(bytes=stat.st_size, sha256=sha256, mtime_ns=stat.st_mtime_ns)
 
@@ -131,7 +139,7 @@ def problems(folder: Path, manifest: Manifest) -> Iterator[Problem]:
             yield found
 
 
-def quick_check(folder: Path, manifest: Manifest) -> tuple[Problem | None, Manifest]:
+def quick_check(folder: Path, manifest: Manifest, alive: Alive = lambda: None) -> tuple[Problem | None, Manifest]:
     """Sizes and times of all files; a file with a new time is read and compared.
 
     Gives the first problem, and the manifest with the times brought up to date (the same object if none changed).
@@ -140,7 +148,7 @@ def quick_check(folder: Path, manifest: Manifest) -> tuple[Problem | None, Manif
     for name, record in manifest.files.items():
         found = _wrong_size(folder, name, record)
         if found is None and (folder / name).stat().st_mtime_ns != record.mtime_ns:
-            found, newer[name] = _wrong_content(folder, name, record)
+            found, newer[name] = _wrong_content(folder, name, record, alive)
         if found is not None:
             return found, manifest
     if newer:
@@ -148,10 +156,12 @@ def quick_check(folder: Path, manifest: Manifest) -> tuple[Problem | None, Manif
     return None, manifest
 
 
-def _wrong_content(folder: Path, name: str, record: FileRecord) -> tuple[Problem | None, FileRecord]:
+def _wrong_content(
+    folder: Path, name: str, record: FileRecord, alive: Alive = lambda: None
+) -> tuple[Problem | None, FileRecord]:
     """The problem, if any, and the record as it is now."""
     try:
-        now = record_of(folder / name)
+        now = record_of(folder / name, alive)
     except OSError as error:
         return Problem(file=name, message=f"{name} cannot be read: {error.strerror}"), record
     if now.sha256 != record.sha256:

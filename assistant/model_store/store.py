@@ -20,7 +20,7 @@ from assistant.messages import Stage
 from assistant.model_store import manifest as manifests
 from assistant.model_store import versions
 from assistant.model_store.catalog import ArchiveSource, Catalog, Entry, check_name, unknown_model
-from assistant.model_store.manifest import Manifest, Problem
+from assistant.model_store.manifest import Alive, Manifest, Problem
 
 SYNTHETIC = "synth-"
 """How the names of models of random weights begin, before that of their shape."""
@@ -80,12 +80,14 @@ class ModelStore:
     def path(self, name: str) -> Path:
         return self.models_dir / check_name(name)
 
-    def open(self, name: str) -> ModelInfo:
+    def open(self, name: str, alive: Alive = lambda: None) -> ModelInfo:
         """The model, checked: sizes and times of all its files, and the sha256 of those with a new time.
+
+        `alive` is called now and then while files are read.
 
         Raises `ModelUnknown`, `ModelMissing` or `ModelDamaged`, each with what to do; `UsageError` for a bad name.
         """
-        manifest, wrong = self._checked(name)
+        manifest, wrong = self._checked(name, alive)
         if manifest is None or wrong:
             fix = self.fix(name, manifest)
             raise ModelDamaged(f"Model {name!r} is damaged: {wrong}. Repair it with: {fix}")
@@ -152,7 +154,7 @@ class ModelStore:
         bits = f" --bits {manifest.choices.bits}" if manifest.choices.bits else ""
         return f"assistant models convert {manifest.converted_from.file} --name {name}{bits}{_block(manifest)}"
 
-    def _checked(self, name: str) -> tuple[Manifest | None, str]:
+    def _checked(self, name: str, alive: Alive = lambda: None) -> tuple[Manifest | None, str]:
         """The manifest, unless it cannot be read, and what is wrong with the model; "" for nothing.
 
         Raises what `absent` gives.
@@ -165,7 +167,7 @@ class ModelStore:
         if manifest is None:
             raise self.absent(name)
         try:
-            problem, current = manifests.quick_check(folder, manifest)
+            problem, current = manifests.quick_check(folder, manifest, alive)
         except OSError as error:  # a disk that goes away between two looks
             return manifest, f"{folder} cannot be read: {error.strerror}"
         if problem is not None:

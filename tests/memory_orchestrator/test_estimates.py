@@ -14,7 +14,7 @@ import pytest
 
 from assistant import config, paths
 from assistant.audio.formats import read_audio
-from assistant.daemon_stages import stage_spec
+from assistant.daemon_specs import stage_spec
 from assistant.memory_orchestrator.calibration import Calibration
 from assistant.memory_orchestrator.estimate import KV_POOL, slot_tokens
 from assistant.memory_orchestrator.ledger import LedgerWriter

@@ -15,7 +15,9 @@ from wyoming.event import Event, Eventable
 from assistant.api.queries import Queries, QueryEvents
 from assistant.api.wyoming.bridge import Bridge
 from assistant.conversations import Conversations
+from assistant.messages import STAGE_ORDER
 from assistant.services import Services
+from assistant.stages.supervisor import Supervisor
 from tests.api.backend import SpeakingVoice
 from tests.house import House
 from tests.housekept import housekept
@@ -29,10 +31,13 @@ class Home(House):
     def __init__(self, tmp_path: Path, **more: Any) -> None:
         self.told = QueryEvents()
         super().__init__(tmp_path, 5, conversations=Conversations(), **more)
-        self.services = Services(memory=self.memory, stages=self._supervisor, emit=self._emit)
+        self.services = Services(memory=self.memory, stages=self.lookup, known=self._known, emit=self._emit)
         self.voice: SpeakingVoice | None = SpeakingVoice()
         self.queries = Queries(self.pipeline.answer, self.told)
         self.bridge: Bridge
+
+    def _known(self) -> list[Supervisor]:
+        return [self._supervisor(stage) for stage in STAGE_ORDER]
 
     def _emit(self, name: str, data: dict[str, Any]) -> None:
         super()._emit(name, data)
