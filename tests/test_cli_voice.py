@@ -66,3 +66,24 @@ def test_a_microphone_that_is_missing_is_told_when_it_is_to_open() -> None:
         assert place.json("mute", "off")["input"]["state"] == "lost"
 
     beside(scenario)
+
+
+@pytest.mark.timeout(30)
+def test_each_verb_reaches_the_voice_and_tells_what_came_of_it() -> None:
+    def scenario(place: Place, backend: Backend) -> None:
+        backend.speaking = voice = SpeakingVoice()
+        assert place.json("say", "good", "morning")["transcript"] == "good morning"
+        assert place.run("listen").stdout == "it listens\n"
+        assert voice.orders == ["good morning", "listen"]
+        assert place.run("volume", "40").stdout == "volume 40 %\n"
+        assert voice.percent == 40
+        assert place.json("mute")["muted"]
+        assert "mute takes on or off, not 'perhaps'" in place.run("mute", "perhaps", code=2).stderr
+        assert voice.muted
+        voice.microphone = LOST
+        told = place.run("status").stdout
+        assert "muted; wakes at hey_jarvis" in told
+        assert "microphone lost: no microphone was found; plug one in" in told
+        assert "speaker d (48000 Hz, 1 ch); volume 40 %" in told
+
+    beside(scenario)
