@@ -258,7 +258,8 @@ def _print_table(found: list[dict[str, Any]]) -> None:
     """Whole cells, one line a model; only the licence, which comes last, is cut to what a terminal has room for."""
     table = [("name", "stage", "engine", "lang", "MB", "state")]
     for row in found:
-        name, size = f"{row['name']} *" if row["default"] else row["name"], f"{row['bytes'] / 1e6:.1f}"
+        mark = " *" if row["default"] else " ?" if row["unseen"] else ""
+        name, size = row["name"] + mark, f"{row['bytes'] / 1e6:.1f}"
         table.append((name, row["stage"], row["engine"], row["language"], size, row["state"]))
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     room = None
@@ -271,3 +272,5 @@ def _print_table(found: list[dict[str, Any]]) -> None:
         last = textwrap.shorten(licence, room, placeholder="") if room else licence
         print("  ".join([*padded, last]).rstrip())
     print("* needed by the default settings")
+    if any(row["unseen"] for row in found):
+        print("? never fetched by this project: its digests are what others have published")

@@ -87,6 +87,8 @@ class Entry(_Record, frozen=True, kw_only=True):
     source: PackageSource | FilesSource | ArchiveSource
     files: tuple[CatalogFile, ...] = ()
     default: bool = False
+    unseen: bool = False
+    """We have never fetched it ourselves: size and digest are what others have published of it."""
     convert: Literal["", "gguf", "voice"] = ""
     """The files stay in the download cache, and the model is what the converter makes of them: "gguf" of one file,
     "voice" of a Piper voice's network and, after it, its configuration."""

@@ -41,7 +41,7 @@ class Downloads:
         if source.stat().st_size != size or actual != sha256:
             raise FetchFailed(
                 f"{name} is not the file that the catalog knows: {source.stat().st_size:,} bytes with sha256 {actual}, "
-                f"expected {size:,} with {sha256}. It was thrown away."
+                f"expected {size:,} with {sha256}. Nothing of it was kept. Please report both."
             )
         target = self.path(sha256, name)
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -34,6 +34,10 @@ class _Restart(Exception):
     """What lies in the `.part` file cannot be continued."""
 
 
+class _Other(Exception):
+    """It is another file; the text says how that shows."""
+
+
 class Https:
     """`tries` attempts per file; `pause(seconds)` between them is a seam for tests."""
 
@@ -46,15 +50,27 @@ class Https:
         self._agent = agent or "local-voice-assistant"
 
     def download(
-        self, url: str, target: Path, *, size: int, sha256: str, update: Callable[[int, int], None] = lambda d, t: None
+        self,
+        url: str,
+        target: Path,
+        *,
+        size: int,
+        sha256: str,
+        update: Callable[[int, int], None] = lambda d, t: None,
+        advice: str = "",
     ) -> None:
-        """Puts the file at `target` by way of `target`.part, which stays if it can be resumed. Raises `FetchFailed`."""
+        """Puts the file at `target` by way of `target`.part, which stays if it can be resumed. `advice`: what to do
+        when another file comes, of which nothing is kept. Raises `FetchFailed`."""
         if not url_is_allowed(url):
             raise FetchFailed(f"{url} is not an https address")
         part = target.with_name(target.name + ".part")
         target.parent.mkdir(parents=True, exist_ok=True)
         resumed = part.exists()
-        why = self._fill(url, part, size, update)
+        try:
+            why = self._fill(url, part, size, update)
+        except _Other as error:
+            part.unlink(missing_ok=True)
+            raise _not_the_file(url, str(error), advice) from None
         if why is not None:
             kept = part.stat().st_size if part.exists() else 0
             rest = f" {kept:,} of {size:,} bytes are kept, and the next run goes on from there." if kept else ""
@@ -63,11 +79,8 @@ class Https:
         if actual != sha256:
             part.unlink()
             if resumed:  # the beginning was another run's, perhaps of another file: once more from the start
-                return self.download(url, target, size=size, sha256=sha256, update=update)
-            raise FetchFailed(
-                f"{_shown(url)} is not the file that the catalog knows: its sha256 is {actual}, expected {sha256}. "
-                "It was thrown away. The publisher changed it, or something on the way did."
-            )
+                return self.download(url, target, size=size, sha256=sha256, update=update, advice=advice)
+            raise _not_the_file(url, f"its sha256 is {actual}, expected {sha256}", advice)
         part.replace(target)
 
     def _fill(self, url: str, part: Path, size: int, update: Callable[[int, int], None]) -> str | None:
@@ -119,6 +132,13 @@ class Https:
         raise FetchFailed(f"{_shown(url)} cannot be had: the server answered {error.code} {error.reason}") from None
 
 
+def _not_the_file(url: str, why: str, advice: str) -> FetchFailed:
+    return FetchFailed(
+        f"{_shown(url)} is not the file that the catalog knows: {why}. Nothing of it was kept. The publisher changed "
+        f"it, or something on the way did. {advice}".rstrip()
+    )
+
+
 def _start_of(response: Any, have: int) -> int:
     """Where in the file the body begins: a server that ignores Range sends everything."""
     if response.status != http.client.PARTIAL_CONTENT:
@@ -132,10 +152,7 @@ def _start_of(response: Any, have: int) -> int:
 def _check_length(url: str, response: Any, start: int, size: int) -> None:
     length = response.headers.get("Content-Length", "")
     if length.isascii() and length.isdigit() and start + int(length) != size:
-        raise FetchFailed(
-            f"{_shown(url)} is not the file that the catalog knows: it has {start + int(length):,} bytes, "
-            f"expected {size:,}"
-        )
+        raise _Other(f"it has {start + int(length):,} bytes, expected {size:,}")
 
 
 def _receive(response: Any, file: IO[bytes], start: int, size: int, update: Callable[[int, int], None]) -> None:

@@ -27,6 +27,7 @@ def rows(store: ModelStore) -> list[dict[str, Any]]:
                 "licence": entry.licence,
                 "description": entry.description,
                 "default": entry.default,
+                "unseen": entry.unseen,
                 "state": status.state.value,
                 "reason": status.reason,
             }
@@ -51,6 +52,7 @@ def _own(store: ModelStore, name: str) -> dict[str, Any]:
         "licence": "none (random)" if manifest and manifest.synthetic else "your own",
         "description": _origin(manifest) if manifest else "",
         "default": False,
+        "unseen": False,
         "state": status.state.value,
         "reason": status.reason,
     }

