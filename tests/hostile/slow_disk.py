@@ -3,14 +3,17 @@
     python slow_disk.py SOURCE MOUNTPOINT CONTROL
 
 The file CONTROL says how the disk is just now: `0.02` = each access takes 20 ms, `gone` = each fails with EIO, as one
-does whose cable was pulled. Needs root and /dev/fuse, nothing of ours. Structures: include/uapi/linux/fuse.h.
+does whose cable was pulled, `hangs` = each waits until the disk is otherwise again, or its caller is killed, as with a
+server on the network that does not answer. Needs root and /dev/fuse, nothing of ours. Structures: include/uapi/linux/fuse.h.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
+import select
 import stat
 import struct
 import sys
@@ -34,33 +37,53 @@ class Disk:
         self._control, self._fd = control, fd
         self._paths = {_ROOT: source}
         self._nodes = {source: _ROOT}
+        self._held: dict[int, bytes] = {}
+        """Requests that wait, by number."""
 
     def serve(self) -> None:
         """Until it is unmounted."""
         while True:
+            if self._held and self._how() != "hangs":
+                for request in [self._held.pop(unique) for unique in list(self._held)]:
+                    self._serve(request)
+            if self._held and not select.select([self._fd], [], [], 0.02)[0]:
+                continue
             try:
                 request = os.read(self._fd, _MOST + (64 << 10))
             except OSError as error:
                 if error.errno in (errno.EINTR, errno.ENOENT):  # the caller has given up
                     continue
                 return
-            _, code, unique, node, *_ = _IN.unpack_from(request)
-            if code in (2, 36, 42):  # FORGET, INTERRUPT, BATCH_FORGET want no answer
+            _, code, unique, *_ = _IN.unpack_from(request)
+            if code == 36:  # INTERRUPT: the caller of another request is being killed
+                (other,) = struct.unpack_from("<Q", request, _IN.size)
+                if self._held.pop(other, None) is not None:
+                    self._tell(other, errno.EINTR)
+            elif code in (2, 42):  # FORGET, BATCH_FORGET want no answer
                 continue
-            try:
-                if code != 26:
-                    self._as_it_is()
-                answer, failed = self._answer(code, node, request[_IN.size :]), 0
-            except OSError as error:
-                answer, failed = b"", error.errno or errno.EIO
-            try:
-                os.write(self._fd, _OUT.pack(_OUT.size + len(answer), -failed, unique) + answer)
-            except OSError as error:
-                if error.errno != errno.ENOENT:
-                    return
+            elif code != 26 and self._how() == "hangs":
+                self._held[unique] = request
+            else:
+                self._serve(request)
+
+    def _serve(self, request: bytes) -> None:
+        _, code, unique, node, *_ = _IN.unpack_from(request)
+        try:
+            if code != 26:
+                self._as_it_is()
+            self._tell(unique, 0, self._answer(code, node, request[_IN.size :]))
+        except OSError as error:
+            self._tell(unique, error.errno or errno.EIO)
+
+    def _tell(self, unique: int, failed: int, answer: bytes = b"") -> None:
+        with contextlib.suppress(OSError):  # the caller has given up, or the disk was unmounted, which ends `serve`
+            os.write(self._fd, _OUT.pack(_OUT.size + len(answer), -failed, unique) + answer)
+
+    def _how(self) -> str:
+        return self._control.read_text().strip()
 
     def _as_it_is(self) -> None:
-        how = self._control.read_text().strip()
+        how = self._how()
         if how == "gone":
             raise OSError(errno.EIO, "gone")
         time.sleep(float(how))

@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +15,12 @@ from pathlib import Path
 import pytest
 
 from assistant import paths
+from assistant.api import wire
 from assistant.messages import Outcome, Stage
 from assistant.model_store.store import ModelStore
 from tests.api.daemon_process import until
 from tests.hostile import slow_disk
-from tests.hostile.world import NEEDED, QUESTION, World
+from tests.hostile.world import LOCAL, NEEDED, QUESTION, World, asked
 
 pytestmark = [pytest.mark.engine, pytest.mark.root, pytest.mark.timeout(60)]
 
@@ -158,6 +160,44 @@ def test_models_on_a_disk_that_is_slow_and_then_goes_away_and_comes_back(long_fo
             disk.write_text("0")
             assert until(lambda: world.ask(QUESTION).outcome == Outcome.ANSWERED, 20)
         world.ends()
+
+
+def test_a_disk_of_models_that_hangs_keeps_nothing_but_the_questions_that_need_it(long_form: bool) -> None:
+    with World(*real_models()) as world:
+        world.daemon()
+        with slow_models(world) as disk:
+            disk.write_text("0")
+            world.works()
+            disk.write_text("hangs")
+            with world.client() as asker, world.client() as other:
+                question = asker.ask(wire.Ask(text=QUESTION, speech=False))
+                begun = time.monotonic()
+                assert until(lambda: other.status().state != "idle")
+                time.sleep(0.3)  # it waits for the disk by now
+                assert other.status().pid == world.process.pid
+                other.cancel()
+                answered = next(reply for reply, _ in asker.replies(question, 2) if isinstance(reply, wire.Report))
+                assert wire.plain(answered).outcome == Outcome.CANCELLED
+                assert asked(other, LOCAL).outcome == Outcome.HANDLED
+                assert asked(other, "set a timer for ten minutes").outcome == Outcome.HANDLED
+                assert time.monotonic() - begun < 4
+            if long_form:  # takes as long as one waits for a disk
+                failed = world.ask(QUESTION).error
+                assert failed is not None
+                assert (failed.code, failed.retryable) == ("model-unreachable", True)
+                begun = time.monotonic()
+                failed = world.ask(QUESTION).error  # nobody waits for it again
+                assert failed is not None
+                assert failed.code == "model-unreachable"
+                assert time.monotonic() - begun < 2
+            else:
+                disk.write_text("0")
+                world.works()
+                disk.write_text("hangs")
+                with world.client() as asker:
+                    asker.ask(wire.Ask(text=QUESTION, speech=False))
+                    asker.status()
+            world.ends()  # though a thread of it waits for the disk
 
 
 def test_a_folder_of_models_that_is_unmounted_and_mounted_again() -> None:
