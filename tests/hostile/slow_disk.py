@@ -4,7 +4,8 @@
 
 The file CONTROL says how the disk is just now: `0.02` = each access takes 20 ms, `gone` = each fails with EIO, as one
 does whose cable was pulled, `hangs` = each waits until the disk is otherwise again, or its caller is killed, as with a
-server on the network that does not answer. Needs root and /dev/fuse, nothing of ours. Structures: include/uapi/linux/fuse.h.
+server on the network that does not answer. Needs root and /dev/fuse, nothing of ours. Structures:
+include/uapi/linux/fuse.h.
 """
 
 from __future__ import annotations

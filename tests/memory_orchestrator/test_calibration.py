@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,33 @@ def test_a_folder_that_cannot_be_is_one_that_is_not_there(tmp_path: Path, derive
     file = tmp_path / "measured.json"
     file.write_text(f'{{"k": {{"anon": 1, "file": 1, "derived": "{derived}"}}}}')
     assert Calibration(file).peak("k") is None
+
+
+def test_derived_files_that_go_and_come_back_are_noticed_when_somebody_looks(tmp_path: Path) -> None:
+    folder = tmp_path / "derived"
+    folder.mkdir()
+    known = Calibration(tmp_path / "measured.json")
+    known.learn("mnn/a/1", Usage(1, 2), str(folder))
+    folder.rmdir()
+    assert known.peak("mnn/a/1") == Usage(1, 2)  # nobody has looked: no disk is asked for a figure
+    known.look("mnn/b/")
+    assert known.peak("mnn/a/1") == Usage(1, 2)
+    known.look("mnn/a/")
+    assert (known.peak("mnn/a/1"), known.derived("mnn/a/1")) == (None, None)
+    folder.mkdir()
+    known.look("mnn/a/")
+    assert known.derived("mnn/a/1") == folder
+
+
+def test_the_file_is_written_when_the_disk_takes_it_and_holds_what_others_have_learned(tmp_path: Path) -> None:
+    file, waiting = tmp_path / "measured.json", list[Callable[[], None]]()
+    known = Calibration(file, waiting.append)
+    known.learn("mine", Usage(1, 1))
+    assert (known.peak("mine"), file.exists()) == (Usage(1, 1), False)
+    Calibration(file).learn("yours", Usage(2, 2))
+    waiting.pop()()
+    assert Calibration(file).peak("mine") == Usage(1, 1)
+    assert Calibration(file).peak("yours") == Usage(2, 2)
 
 
 def test_a_pipe_in_the_place_of_the_file_keeps_nobody(tmp_path: Path) -> None:
