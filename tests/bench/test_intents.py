@@ -1,4 +1,4 @@
-"""How it is counted what sentences and recordings of commands are understood as; no engine is loaded."""
+"""How it is counted what sentences and recordings of commands are understood as."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from assistant.bench import intents, intents_speech
@@ -103,3 +104,26 @@ def test_a_folder_without_recordings_is_told(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "f.tsv").write_text("nonsense\n")
     assert intents.main(["--file", str(tmp_path / "f.tsv"), "--engine", "templates", "--json"]) == 2
     assert "line 1" in json.loads(capsys.readouterr().out)["error"]["message"]
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(60)
+def test_a_file_of_ones_own_is_measured_beside_the_templates(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "f.tsv"
+    file.write_text('what time is it\tHassGetCurrentTime\t{}\nlock it\tHassTurnOn\t{"name": "x"}\nwho is who\t-\n')
+    assert intents.main(["--file", str(file), "--engine", "classifier", "--errors", "--json"]) == 0
+    told = capsys.readouterr()
+    report = msgspec.json.decode(told.out, type=intents.Report)
+    assert report.engine == "classifier"
+    assert report.templates["n"] > 500
+    assert report.templates["intent_acc"] > 0.98
+    assert report.paraphrases == {"n": 2, "intent_acc": 1.0, "slot_acc": 0.5}
+    assert report.ood == {"n": 1, "false_accept": 0.0}
+    assert 0 < report.latency_ms.exact_p50 < report.stage.ready_ms
+    assert report.stage.anon_mib > 5
+    assert any(line.startswith('lock it\tHassTurnOn {"name": "x"}\t') for line in told.err.splitlines())
+    table = intents.table(report)
+    assert "in people's own words           2  intent 100.0%, every slot right 50.0%" in table
+    assert "no commands                     1  taken for one 0.0%" in table
