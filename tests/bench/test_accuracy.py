@@ -39,6 +39,24 @@ def test_agreement_tells_prompt_and_answer_apart() -> None:
     assert found.kl_decode == pytest.approx(0.8 * math.log(9) / 2, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("equal", "kl", "top1", "verdict"),
+    [(5, 1e-3, 0.99, "reached"), (4, 1e-3, 0.99, "MISSED"), (5, 1e-2, 0.99, "MISSED"), (5, 1e-3, 0.9, "MISSED")],
+)
+def test_the_settings_that_users_get_are_judged_and_the_others_told(
+    equal: int, kl: float, top1: float, verdict: str
+) -> None:
+    users = accuracy.Agreement(settings="users", kl_prefill=kl, kl_decode=kl / 2, top1=top1, steps=180)
+    other = accuracy.Agreement(settings="other", kl_prefill=1, kl_decode=1, top1=0, steps=180)
+    found = accuracy.Accuracy(
+        greedy_equal=equal, questions=5, greedy_steps=180, max_logit_difference=1e-4, agreements=[users, other]
+    )
+    first, _, _, *rows, _, last = accuracy.table(found).splitlines()
+    assert f"greedy tokens equal on {equal}/5 questions (180 tokens), logits within 1.0e-04" in first
+    assert [row.split()[0] for row in rows] == ["users", "other"]
+    assert last.endswith(f": {verdict}")
+
+
 def test_a_missing_file_is_an_error_with_its_exit_status(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert accuracy.main(["--gguf", str(tmp_path / "none.gguf")]) == 6
     assert "cannot be read" in capfd.readouterr().err
