@@ -1,5 +1,5 @@
 """Which rules the text for a voice is read by: a table of languages. Pure but for `of_voice`, which reads one small
-file; imports the other `speech_` modules.
+file; imports the other `speech_` modules and `language_code`.
 
 English has rules of its own; German, French, Chinese and Korean a few words. For any other language numbers and
 symbols are left to espeak-ng, which knows a hundred of them, and only markdown, addresses, emoji and words in other
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assistant import speech_english, speech_letters, speech_others
+from assistant.language_code import base_of
 
 _VOICE_NAME = re.compile(r"([a-z]{2,3})(?:[_-][A-Za-z]{2,4})?(?=-|\Z)")
 
@@ -59,8 +60,7 @@ _LATIN = "af ca cs cy da es et eu fi ga hr hu id is it lb lt lv ms nb nl nn no p
 
 def language(code: str) -> Language:
     """The rules of "en", "de_DE", "zh-CN", "cmn"; for a language that nothing is known of, all letters stay."""
-    plain = re.split(r"[_-]", code.strip().lower())[0]
-    plain = _SAME.get(plain, plain)
+    plain = _SAME.get(base_of(code), base_of(code))
     known = _LANGUAGES.get(plain)
     if known is not None:
         return known

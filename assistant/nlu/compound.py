@@ -1,4 +1,4 @@
-"""One sentence, several requests: "play some jazz and tell me who invented it". Pure; imports `messages`.
+"""One sentence, several requests: "play some jazz and tell me who invented it". Pure; imports `language_code`, `messages`.
 
 A cut is made where a conjunction stands between a command and another request, never inside a command that is
 understood as a whole ("add eggs and bacon", "an hour and a half", "play rock and roll").
@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from assistant.language_code import base_of
 from assistant.messages import IntentMatch
 
 MAX_WORDS = 60
@@ -120,7 +121,7 @@ def requests(text: str, one: One, language: str = "en") -> list[IntentMatch]:
     whole = one(text)
     if whole.name and whole.score >= 1:
         return [whole]
-    words = _LANGUAGES.get(language.partition("-")[0].partition("_")[0])
+    words = _LANGUAGES.get(base_of(language))
     if words is None or len(text) > 400 or len(text.split()) > MAX_WORDS:
         return [whole]
     found = _Cutter(one, words).cut(text, MAX_CUTS)

@@ -1,6 +1,6 @@
 """What differs between languages in numbers and durations, as tables. Another language is another table.
 
-Pure; imports `words`.
+Pure; imports `words` and `language_code`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from assistant.language_code import base_of
 from assistant.nlu.words import word_list, word_set
 
 HOUR, MINUTE, SECOND = 3600, 60, 1
@@ -116,4 +117,4 @@ _LANGUAGES = {"en": ENGLISH, "de": GERMAN}
 
 def language_of(code: str) -> Language:
     """Of "de-AT", German; of a language without a table, one that reads digits alone."""
-    return _LANGUAGES.get(code.partition("-")[0].partition("_")[0].lower(), _DIGITS_ALONE)
+    return _LANGUAGES.get(base_of(code), _DIGITS_ALONE)

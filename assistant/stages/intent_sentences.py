@@ -17,6 +17,7 @@ import yaml  # type: ignore[import-untyped]
 from hassil.intents import Intents
 
 from assistant.errors import ConfigError
+from assistant.language_code import base_of
 from assistant.stages.intent_files import check_templates, examples_of, read_file
 
 OURS = Path(__file__).parents[1] / "skills/intents"
@@ -36,7 +37,7 @@ def known_language(wanted: str) -> str:
     """As Home Assistant writes it. Raises `ConfigError` for a language that has no sentences."""
     known: set[str] = set(home_assistant_intents.get_languages())
     plain = wanted.replace("_", "-")
-    for name in (wanted, plain, plain.partition("-")[0], *(n for n in sorted(known) if n.startswith(plain + "-"))):
+    for name in (wanted, plain, base_of(wanted), *(n for n in sorted(known) if n.startswith(plain + "-"))):
         if name in known:
             return name
     raise ConfigError(f"stages.intent.language is {wanted!r}; there are sentences for {', '.join(sorted(known))}")
@@ -116,7 +117,7 @@ class Sentences:
     def add_folder(self, folder: Path) -> None:
         """The user's files for this language: `*.yaml` in the folder of its name, in the order of their names."""
         language = self._grammar.language
-        for name in dict.fromkeys((language, language.partition("-")[0])):
+        for name in dict.fromkeys((language, base_of(language))):
             for path in sorted((folder / name).glob("*.yaml")):
                 try:
                     self._add_file(path)
@@ -137,7 +138,7 @@ class Sentences:
 
 
 def _ours(language: str) -> Iterator[dict[str, Any]]:
-    for name in dict.fromkeys((language.partition("-")[0], language)):
+    for name in dict.fromkeys((base_of(language), language)):
         for path in (OURS / f"{name}.yaml", *sorted((OURS / name).glob("*.yaml"))):
             if path.is_file():
                 yield yaml.safe_load(path.read_text("utf-8")) or {}

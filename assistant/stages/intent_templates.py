@@ -16,6 +16,7 @@ import msgspec
 from hassil.intents import Intents
 
 from assistant.errors import ConfigError
+from assistant.language_code import base_of
 from assistant.messages import IntentMatch, IntentRequest
 from assistant.nlu import compound
 from assistant.nlu.house import House
@@ -156,7 +157,7 @@ def answered(request: IntentRequest, templates: Templates, house: House) -> Inte
 def refined(match: IntentMatch, house: House, language: str) -> IntentMatch:
     """With the words that may be anything reduced to what was meant: "some jazz" -> "jazz". The rules for that are
     English; in other languages the template knows best."""
-    if match.name is None or match.score >= 1 or language.partition("-")[0] != "en":
+    if match.name is None or match.score >= 1 or base_of(language) != "en":
         return match
     slots = slots_of(match.name, match.text, house, language)
     # "play some music" looks for nothing, and "play songs by queen" for no song called "s by queen"

@@ -1,7 +1,7 @@
 """Languages and models that clients name in their requests: nothing follows from them, and the log says so once each.
 
 Home Assistant sends the language of its own voice assistant with everything ("en-GB"); what hears and speaks here is
-what is configured. Imports `messages`.
+what is configured. Imports `messages` and `language_code`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from wyoming.event import Event
 
 from assistant.api.wyoming.describing import languages_of
+from assistant.language_code import base_of
 from assistant.messages import Stage
 from assistant.messages_status import ProgramStatus
 
@@ -64,9 +65,4 @@ def _wishes(event: Event) -> Iterator[tuple[str, str]]:
 def _granted(one: ProgramStatus, what: str, wish: str) -> bool:
     if what == "model":
         return wish.casefold() in (one.model.casefold(), one.engine.casefold())
-    return _base(wish) in map(_base, languages_of(one))
-
-
-def _base(language: str) -> str:
-    """en of en, en-GB, en_US."""
-    return language.replace("_", "-").partition("-")[0].casefold()
+    return base_of(wish) in map(base_of, languages_of(one))
