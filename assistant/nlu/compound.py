@@ -1,4 +1,4 @@
-"""One sentence, several requests: "play some jazz and tell me who invented it". Pure; imports `language_code`, `messages`.
+"""One sentence, several requests: "play some jazz and tell me who invented it". Pure.
 
 A cut is made where a conjunction stands between a command and another request, never inside a command that is
 understood as a whole ("add eggs and bacon", "an hour and a half", "play rock and roll").
