@@ -65,7 +65,7 @@ class _Sender:
     def _connected(self, path: Path) -> zmq.Socket[bytes]:
         socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
         socket.setsockopt(zmq.LINGER, 0)
-        socket.connect(f"ipc://{path}")
+        socket.connect(sockets.ipc(path))
         return socket
 
     def batch(self, name: str, dice: random.Random) -> list[str]:

@@ -52,7 +52,7 @@ class Crowd:
         socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.RCVHWM, 0)  # nothing shall be lost here
-        socket.connect(f"ipc://{path}")
+        socket.connect(sockets.ipc(path))
         return socket
 
     @property
