@@ -17,7 +17,7 @@ from assistant.daemon_remote import remote_spec
 from assistant.disk import Alive
 from assistant.errors import ConfigError
 from assistant.machine import usable_cpus
-from assistant.memory_orchestrator.estimate import kv_bytes, slot_tokens
+from assistant.memory_orchestrator.estimate import cache_of
 from assistant.messages import KvHome, Sampling, Stage
 from assistant.model_store.choices import EMERGENCY_GRAPH
 from assistant.model_store.store import ModelStore
@@ -74,14 +74,9 @@ def stage_spec(
     kv_home: KvHome = "memory"
     match stage:
         case Stage.LLM:
-            context = min(
-                settings.context_tokens, int((model.shape or {}).get("max_position", settings.context_tokens))
-            )
+            context, kv_token, kv_all, files = cache_of(model.shape, settings.context_tokens, settings.slots)
             if context < settings.context_tokens:
                 log.warning("stages.llm.context_tokens: model %r has a context of %d", model.name, context)
-            kv_token = kv_bytes(model.shape or {}, 1, 1)
-            kv_all = kv_bytes(model.shape or {}, slot_tokens(context), settings.slots)
-            files = 2 * int((model.shape or {}).get("layers", 0)) * settings.slots
             kv_home, kv_dir = kv_files.home_of(settings.kv_cache, kv_all, paths.cache_dir() / engine, files=files)
             options = {
                 "context_tokens": context,

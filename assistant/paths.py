@@ -11,6 +11,8 @@ import zlib
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
+UNIT = "assistant.service"
+"""The systemd unit's file."""
 
 
 def _xdg(variable: str, fallback: str) -> Path:

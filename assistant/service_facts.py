@@ -17,7 +17,7 @@ from assistant import paths
 from assistant.config import Config
 from assistant.errors import UsageError
 from assistant.memory_orchestrator.probe import Probe
-from assistant.service_unit import NAME, Facts, reach_of
+from assistant.service_unit import Facts, reach_of
 
 _STATE = Path("/var/lib")
 """Of the system's service: state, settings of its own, models."""
@@ -63,7 +63,7 @@ def homes() -> dict[str, Path]:
 def unit_path(system: bool, root: Path = Path("/")) -> Path:
     """`root`: of the system that gets it, when that is not the one that runs."""
     folder = Path("/etc/systemd/system") if system else paths.config_files()[-1].parents[1] / "systemd/user"
-    return root / folder.relative_to("/") / NAME
+    return root / folder.relative_to("/") / paths.UNIT
 
 
 def account_exists(account: str) -> bool:

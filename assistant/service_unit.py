@@ -18,7 +18,6 @@ from assistant.memory_orchestrator.budget import FULL_MARGIN_FROM, decide
 from assistant.memory_orchestrator.probe import MIB, Machine
 
 MARKER = "# Written by 'assistant install-service', which may overwrite it; changes: systemctl [--user] edit assistant"
-NAME = "assistant.service"
 
 ANYWHERE = "any"
 _HIDDEN_BY_HOME = ("/home", "/root", "/run/user")

@@ -208,7 +208,7 @@ KINDS: dict[str, Kind] = {
         "Two daemons of the same user share memory and microphone without knowing of each other.", "an end of one"
     ),
     "ledger-other": Kind(
-        "`ps` and `top` cannot read what another version of the assistant writes; its memory counts as that of others.",
+        "Another version of the assistant writes it, so `ps` and `top` cannot read it.",
         "an end of that one, and a new start",
     ),
     # --- settings, versions, service

@@ -10,11 +10,13 @@ from assistant.doctor.models import Wanted, wanted
 from assistant.doctor.scene import BOARD, MIB, Scene, mib
 from assistant.machine import lines_of, number_of
 from assistant.memory_orchestrator import budget as budgets
-from assistant.memory_orchestrator.estimate import estimate, kv_bytes, slot_tokens
+from assistant.memory_orchestrator.estimate import cache_of, estimate
 from assistant.memory_orchestrator.policy import FILE_SHARE
 from assistant.memory_orchestrator.probe import Probe
 from assistant.messages import KvHome, Stage
 from assistant.model_store import manifest as manifests
+from assistant.paths import UNIT
+from assistant.stages.kv_files import home_of
 
 _BASE = 60 * MIB
 """What the daemon and its fork server hold, sound included."""
@@ -64,7 +66,7 @@ def _larger(source: str, stage: Stage) -> str:
     if source == "configured":
         return "set memory.budget_mib = 0 (find out) or to more in config.toml"
     if source == "cgroup":
-        return "systemctl set-property assistant.service MemoryMax=1500M (or --memory 1500m of the container)"
+        return f"systemctl set-property {UNIT} MemoryMax=1500M (or --memory 1500m of the container)"
     return f"assistant models list, and a smaller one as stages.{stage}.model in config.toml"
 
 
@@ -75,12 +77,13 @@ def _cost(scene: Scene, one: Wanted, most: int, *, squeezable: bool) -> int:
     if manifest is None:
         return 0
     kv = 0
+    home: KvHome = "memory"
     if one.stage is Stage.LLM:
         llm = scene.config.stages.llm
-        shape = manifest.shape or {}
-        context = min(llm.context_tokens, int(shape.get("max_position", llm.context_tokens)))
-        kv = kv_bytes(shape, slot_tokens(context), llm.slots)
-    home: KvHome = "disk" if scene.config.stages.llm.kv_cache == "disk" else "memory"
+        cache = cache_of(manifest.shape, llm.context_tokens, llm.slots)
+        disk, shared = scene.places.cache / one.engine, scene.root / "dev/shm"
+        kv = cache.bytes
+        home, _ = home_of(llm.kv_cache, kv, disk, shared, files=cache.files)
     need = estimate(one.stage, one.engine, manifest.bytes, kv, kv_home=home)
     if need.usage.total > most and squeezable:
         return int(need.anon + need.file * FILE_SHARE)

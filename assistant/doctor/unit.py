@@ -11,8 +11,8 @@ from assistant.doctor.findings import Finding
 from assistant.doctor.places import user_name
 from assistant.doctor.scene import Scene
 from assistant.machine import lines_of
+from assistant.paths import UNIT
 
-NAME = "assistant.service"
 _PREFIXES = "-@:+!|"
 """Of a program in ExecStart: how it is started, and no part of its path."""
 
@@ -23,8 +23,8 @@ def look_at_unit(scene: Scene, user: str = "") -> Iterator[Finding]:
     if not (scene.root / "run/systemd/system").is_dir():
         yield Finding("service", "ok", "this machine was not started by systemd")
         return
-    system = scene.root / "etc/systemd/system" / NAME
-    own = scene.places.config.parent / "systemd/user" / NAME
+    system = scene.root / "etc/systemd/system" / UNIT
+    own = scene.places.config.parent / "systemd/user" / UNIT
     there = [unit for unit in (system, own) if unit.is_file()]
     troubles = [finding for unit in there for finding in _program(scene, unit, "" if unit is system else " --user")]
     if own in there and name != "root" and not (scene.root / "var/lib/systemd/linger" / name).exists():

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from assistant.memory_orchestrator.policy import Need
 from assistant.memory_orchestrator.probe import MIB, Usage
@@ -74,6 +74,26 @@ def kv_bytes(shape: Mapping[str, Any], context_tokens: int, slots: int, bytes_pe
         return 0
     per_token = 2 * int(shape["layers"]) * int(shape["kv_heads"]) * int(shape["head_dim"]) * bytes_per_value
     return per_token * context_tokens * slots
+
+
+class Cache(NamedTuple):
+    """The keys and values that a model is given with some settings."""
+
+    context_tokens: int
+    """As many as the model can use of those that were set."""
+    token_bytes: int
+    bytes: int
+    """Of all slots when they are full."""
+    files: int
+    """That MNN keeps open for them."""
+
+
+def cache_of(shape: Mapping[str, Any] | None, context_tokens: int, slots: int) -> Cache:
+    """`shape`: of the model's manifest; a model without one has no cache that could be told."""
+    shape = shape or {}
+    context = min(context_tokens, int(shape.get("max_position", context_tokens)))
+    full = kv_bytes(shape, slot_tokens(context), slots)
+    return Cache(context, kv_bytes(shape, 1, 1), full, 2 * int(shape.get("layers", 0)) * slots)
 
 
 def estimate(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import signal
 import socket
 import tempfile
@@ -78,7 +79,15 @@ def test_another_daemon_of_this_user_is_found_by_its_ledger(machine: Machine) ->
         os._exit(0)
     os.waitpid(pid, os.WUNTRACED)
     try:
-        assert look(look_at_sockets, machine.scene())["daemon-other"].fix == f"unless it is meant: kill {pid}"
+        found = look(look_at_sockets, machine.scene())["daemon-other"]
+        assert found.fix == f"unless it is meant: kill {pid}"
+        assert re.search(r"it holds [1-9]\d* MiB", found.found)
+        with (shared / segment_name("daemon-0123abcd")).open("r+b") as file:
+            file.seek(8)
+            file.write((99).to_bytes(4, "little"))
+        found = look(look_at_sockets, machine.scene())["ledger-other"]
+        assert found.fix == f"unless it is meant: kill {pid}"
+        assert re.search(r"in version 99, which is not ours; it holds [1-9]\d* MiB", found.found)
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from assistant.doctor.memory import look_at_huge_pages, look_at_memory, look_at_swap
 from assistant.messages import Stage
+from assistant.model_store import manifest as manifests
 from tests.doctor.machines import MIB, Machine, look
 
 V2 = {"proc/self/cgroup": "0::/box\n", "sys/fs/cgroup/box/memory.current": "0", "sys/fs/cgroup/box/memory.stat": ""}
@@ -47,6 +49,20 @@ def test_mapped_weights_are_squeezed_unless_a_budget_was_set(tmp_path: Path) -> 
     assert "memory" in look(look_at_memory, machine.scene(LLM))
     finding = look(look_at_memory, machine.scene(LLM, "memory.budget_mib=1500"))["memory-too-small"]
     assert "memory.budget_mib" in finding.fix
+
+
+def test_keys_and_values_count_where_the_daemon_would_put_them(tmp_path: Path) -> None:
+    """What lies on a disk can be squeezed: 4160 tokens of 384 KiB."""
+    machine = Machine(tmp_path)
+    folder = machine.model("one", Stage.LLM, "mnn")
+    shape = {"layers": 24, "kv_heads": 16, "head_dim": 128, "max_position": 4096}
+    manifest = manifests.read(folder)
+    assert manifest is not None
+    manifests.write(folder, msgspec.structs.replace(manifest, shape=shape))
+    large = (LLM, "stages.llm.context_tokens=8192", "stages.llm.slots=1")
+    assert "memory" in look(look_at_memory, machine.scene(*large))
+    in_memory = look(look_at_memory, machine.scene(*large, "stages.llm.kv_cache=memory"))["memory-too-small"]
+    assert "stage llm needs about 1,7" in in_memory.found
 
 
 def test_a_machine_that_is_too_small_is_told_to_take_a_smaller_model(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assistant.memory_orchestrator.budget import decide
-from assistant.memory_orchestrator.estimate import estimate, kv_bytes, slot_tokens, without_kv
+from assistant.memory_orchestrator.estimate import cache_of, estimate, kv_bytes, slot_tokens, without_kv
 from assistant.memory_orchestrator.probe import MIB, Machine, Probe, Sample, Usage
 
 
@@ -149,6 +149,12 @@ def test_the_key_value_formula_against_known_figures() -> None:
     # Qwen1.5-1.8B, fp32, 512 tokens: 24 layers x 2 x 2048 x 4 B = 384 KiB a token
     assert kv_bytes({"layers": 24, "kv_heads": 16, "head_dim": 128}, 512, 1) == 384 * 1024 * 512
     assert kv_bytes({"layers": 30, "kv_heads": 3, "head_dim": 64}, 1024, 2) == 2 * 30 * 3 * 64 * 4 * 1024 * 2
+
+
+def test_a_cache_holds_no_more_than_the_model_can_use() -> None:
+    shape = {"layers": 30, "kv_heads": 3, "head_dim": 64, "max_position": 512}
+    assert cache_of(shape, 2048, 2) == (512, 2 * 30 * 3 * 64 * 4, 2 * 30 * 3 * 64 * 4 * 576 * 2, 120)
+    assert cache_of(None, 2048, 2) == (2048, 0, 0, 0)
 
 
 def test_a_measured_peak_replaces_the_guess_and_the_cache_of_keys_and_values_is_promised_whole() -> None:
