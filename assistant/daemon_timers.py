@@ -51,12 +51,15 @@ class Timers:
         bell: Callable[[], Bell | None] = lambda: None,
         clocks: Clocks | None = None,
         tick_s: float = TICK_S,
+        disk_s: float = DISK_S,
+        file: Callable[[Path], StateFile] = StateFile,
     ) -> None:
-        """`bell`: None = there is no speaker; then the event is all. `clocks`, `tick_s`: seams."""
-        self._tick_s, self._retry_at = tick_s, 0.0
-        self._file, self._emit, self._bell = StateFile(path), emit, bell
+        """`bell`: None = there is no speaker; then the event is all. `clocks`, `tick_s`, `disk_s`, `file`: seams."""
+        self._tick_s, self._disk_s, self._retry_at = tick_s, disk_s, 0.0
+        self._file, self._emit, self._bell = file(path), emit, bell
         self._book = TimerBook(clocks or Clocks())
         self._lock_fd, self._elsewhere = -1, False
+        self._locking: asyncio.Task[None] | None = None
         self._version = self._saved = 0
         self._writing = asyncio.Lock()
         self._writes: set[asyncio.Task[None]] = set()
@@ -68,12 +71,12 @@ class Timers:
         """What an earlier daemon left goes on; what has ended meanwhile rings a moment later, when programs that wait
         for a daemon have heard of this one."""
         try:
-            self._lock()
+            await self._lock()
         except OSError as error:
             log.error("%s cannot be written: %s; timers will not survive a restart", self._file.path, error)
         try:
             if not self._elsewhere:  # what a disk gives that takes nothing any more, is still there
-                async with asyncio.timeout(DISK_S):
+                async with asyncio.timeout(self._disk_s):
                     data = await in_own_thread(functools.partial(self._file.load, self._checked))
                 if data is not None:
                     self._book.restore(data)
@@ -91,10 +94,17 @@ class Timers:
         """Whether the file is ours to write: no other daemon has it."""
         return self._lock_fd >= 0
 
-    def _lock(self) -> None:
-        """Until it is closed. Raises `OSError`."""
+    async def _lock(self) -> None:
+        """Until it is closed. A disk that is late may give it to us later. Raises `OSError` (a time-out is one)."""
+        if self._locking is None or self._locking.done():
+            self._locking = asyncio.create_task(self._locked())
+            self._locking.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # looked at
+        async with asyncio.timeout(self._disk_s):
+            await asyncio.shield(self._locking)
+
+    async def _locked(self) -> None:
         try:
-            self._lock_fd = self._file.lock(wait=False)
+            self._lock_fd = await in_own_thread(functools.partial(self._file.lock, wait=False))
         except BlockingIOError:
             self._elsewhere = True
             log.warning("another daemon keeps its timers in %s; those of this one end with it", self._file.path)
@@ -105,6 +115,8 @@ class Timers:
             await asyncio.gather(self._watch, return_exceptions=True)
             if self._mine and (self._saved < self._version or self._writes):
                 await self._keep()
+        if self._locking is not None:
+            self._locking.cancel()
         if self._mine:
             os.close(self._lock_fd)
             self._lock_fd = -1
@@ -223,12 +235,12 @@ class Timers:
         """Whether all that was changed so far is on the disk."""
         if not self._mine and not self._elsewhere:
             with contextlib.suppress(OSError):  # the disk may take something again
-                self._lock()
+                await self._lock()
         if not self._mine:
             return False
         wanted = self._version
         try:
-            async with asyncio.timeout(DISK_S):
+            async with asyncio.timeout(self._disk_s):
                 await asyncio.shield(self._write())
         except OSError as error:  # a time-out is one
             log.error("%s cannot be written: %s; timers will not survive a restart", self._file.path, error)
