@@ -73,7 +73,7 @@ class Timers:
         try:
             await self._lock()
         except OSError as error:
-            log.error("%s cannot be written: %s; timers will not survive a restart", self._file.path, error)
+            log.error("%s cannot be written: %s; timers will not survive a restart", self._file.path, self._why(error))
         try:
             if not self._elsewhere:  # what a disk gives that takes nothing any more, is still there
                 async with asyncio.timeout(self._disk_s):
@@ -81,7 +81,9 @@ class Timers:
                 if data is not None:
                     self._book.restore(data)
         except OSError as error:
-            log.error("%s cannot be read: %s; timers that were set before are not there", self._file.path, error)
+            log.error(
+                "%s cannot be read: %s; timers that were set before are not there", self._file.path, self._why(error)
+            )
         self._watch = asyncio.create_task(self._follow())
 
     def _checked(self, data: Any) -> Any:
@@ -243,7 +245,7 @@ class Timers:
             async with asyncio.timeout(self._disk_s):
                 await asyncio.shield(self._write())
         except OSError as error:  # a time-out is one
-            log.error("%s cannot be written: %s; timers will not survive a restart", self._file.path, error)
+            log.error("%s cannot be written: %s; timers will not survive a restart", self._file.path, self._why(error))
         return self._saved >= wanted
 
     def _write(self) -> asyncio.Task[None]:
@@ -253,6 +255,9 @@ class Timers:
         task.add_done_callback(self._writes.discard)
         task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # looked at
         return task
+
+    def _why(self, error: OSError) -> str:
+        return str(error) or f"the disk did not answer within {self._disk_s:g} s"  # a time-out has no words
 
     async def _written(self) -> None:
         wanted = self._version

@@ -83,7 +83,9 @@ def test_a_slow_write_keeps_nobody_waiting_but_who_was_promised_it(tmp_path: Pat
     with_card(tmp_path, test)
 
 
-def test_a_lock_that_hangs_keeps_nobody_waiting_and_is_ours_when_it_comes(tmp_path: Path) -> None:
+def test_a_lock_that_hangs_keeps_nobody_waiting_and_is_ours_when_it_comes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def test(timers: Timers, card: Card) -> None:
         card.locks.clear()
         gap, opened = await longest_gap(timers.open(), HANG_S)
@@ -97,6 +99,7 @@ def test_a_lock_that_hangs_keeps_nobody_waiting_and_is_ours_when_it_comes(tmp_pa
         assert sorted(names(card.path)) == ["pasta", "tea"]
 
     with_card(tmp_path, test, disk_s=HANG_S / 3)
+    assert "timers.json cannot be written: the disk did not answer within 0.1 s" in caplog.text
 
 
 @pytest.mark.parametrize("rounds", [20])

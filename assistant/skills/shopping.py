@@ -188,5 +188,5 @@ async def clear(slots: Slots, context: Context) -> str:
 
 
 def _wrong(error: OSError) -> str:
-    log.error("the shopping list: %s", error)
+    log.error("the shopping list: %s", str(error) or f"the disk did not answer within {DISK_S:g} s")
     return _UNREADABLE
