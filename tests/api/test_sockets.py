@@ -21,6 +21,7 @@ from assistant.api.server import Server
 from assistant.errors import AssistantError, ConfigError
 from tests.api.backend import Backend
 from tests.api.daemon_process import Place
+from tests.elsewhere import elsewhere
 
 
 def test_the_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
@@ -223,3 +224,32 @@ def test_a_socket_that_others_could_open_is_refused(tmp_path: Path) -> None:
     ):
         new.bind(str(path))
         path.chmod(0o666)  # a file system that knows no modes
+
+
+LISTEN = """
+import os, socket, sys, time
+one = socket.socket(socket.AF_UNIX)
+one.bind(sys.argv[1])
+one.listen()
+print(os.getpid(), flush=True)
+time.sleep(60)
+"""
+ASK = "from pathlib import Path; from assistant.api.sockets import listener; print(listener(Path(sys.argv[1])))"
+
+
+@pytest.mark.root
+def test_who_listens_is_told_by_the_number_that_he_has_here(tmp_path: Path) -> None:
+    """Of a daemon in another container; whom its own number means here must not be named, or even killed."""
+    path = tmp_path / "a"
+    assert sockets.listener(path) is None
+    with elsewhere(f"exec({LISTEN!r})", path) as (number, _):
+        assert number == "1"
+        assert (sockets.listener(path) or 0) > 1
+        assert sockets.somebody_listens(path)
+    with socket.socket(socket.AF_UNIX) as mine:
+        mine.bind(str(tmp_path / "b"))
+        mine.listen()
+        assert sockets.listener(tmp_path / "b") == os.getpid()
+        with elsewhere(ASK, tmp_path / "b") as (told, _):
+            assert told == "0", "it is not to be seen from there"
+    assert sockets.listener(tmp_path / "b") is None
