@@ -40,6 +40,17 @@ def test_a_question_without_a_speaker_is_told_what_else_there_is() -> None:
         assert "or say --out FILE.wav for a file" in place.run("ask", "what time is it", code=7).stderr
 
 
+def test_an_answer_that_cannot_be_written_is_ended_at_the_daemon_and_reported() -> None:
+    def scenario(place: Place, backend: Backend) -> None:
+        told = place.json("ask", "--out", "/dev/full", "loud and long", code=2)
+        assert (told["outcome"], told["error"]["code"], told["audio"]) == ("failed", "bad-output", None)
+        assert "No space left" in told["error"]["message"]
+        assert told["transcript"] == "loud and long"
+        assert backend.cancelled == ["loud and long"], "nobody speaks on for a file that is full"
+
+    beside(scenario)
+
+
 def test_an_open_and_a_closed_microphone_are_told() -> None:
     def scenario(place: Place, backend: Backend) -> None:
         backend.speaking = SpeakingVoice()

@@ -26,7 +26,8 @@ from assistant.query import Answer, Query
 
 
 class Backend:
-    """`text` says what happens: "wait" for `go`, "wrong" ends with an error, "crash" with one of ours; others echo."""
+    """`text` says what happens: "wait" for `go`, "loud" speaks two seconds first, "wrong" ends with an error, "crash"
+    with one of ours; others echo."""
 
     def __init__(self, events: QueryEvents) -> None:
         self._events = events
@@ -70,6 +71,9 @@ class Backend:
             raise RuntimeError("a bug")
         if text == "wrong":
             raise UsageError("a bad question")
+        if text.startswith("loud") and query.sink is not None:
+            query.sink.write(bytes(1 << 16), 16_000)
+            await self.go.wait()
         if text.startswith("wait"):
             await self.go.wait()
         for word in ("one ", "two"):
