@@ -125,6 +125,7 @@ class MemoryCgroup:
 
     def _members(self) -> list[int]:
         try:
-            return [int(line) for line in self.procs.read_text("ascii").split()]
+            # 0 is one in another PID namespace, and to `kill` our own whole group
+            return [int(line) for line in self.procs.read_text("ascii").split() if line != "0"]
         except OSError:
             return []
