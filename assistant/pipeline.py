@@ -165,7 +165,8 @@ class Pipeline:
         """Not where it would send half a question to somebody's server, nor on a machine that is pressed."""
         answering = (Stage.INTENT, Stage.LLM, Stage.TTS)
         here = not any(run.parts[stage].engine in REMOTE for stage in answering if stage in run.parts)
-        return here and self._memory.holdings.relief.load_ahead
+        known = Stage.LLM in run.parts or run.no_llm is not None  # or its disk lets us wait
+        return here and known and self._memory.holdings.relief.load_ahead
 
     async def _respond(self, run: Run, journey: Journey) -> bool:
         """To its transcript."""
