@@ -134,8 +134,8 @@ class Supervisor:
 
     def read_ahead(self) -> None:
         """Those laid out for this machine, where there are any; in a thread, one at a time."""
-        if self._reading is None or not self._reading.is_alive():
-            folder = self._calibration.derived(*self._alike()) or self.spec.model_dir
+        folder = self._calibration.derived(*self._alike()) or self.spec.model_dir
+        if folder.parts and (self._reading is None or not self._reading.is_alive()):  # else it has no files
             self._reading = threading.Thread(target=page_cache.read_ahead, args=(folder,), daemon=True)
             self._reading.start()
 
