@@ -196,3 +196,20 @@ def test_not_an_archive(tmp_path: Path) -> None:
         extract_all(tmp_path / "a", tmp_path / "out", max_bytes=LIMIT)
     with pytest.raises(ModelDamaged):
         extract_members(tmp_path / "a", {"x": (tmp_path / "x", 1)})
+
+
+def test_a_name_that_is_both_a_file_and_a_folder_is_refused(tmp_path: Path) -> None:
+    for number, names in enumerate((("a", "a/b"), ("a/b", "a"))):
+        files = [(name, b"x") for name in names]
+        for path in (make_zip(tmp_path / f"{number}.zip", files), make_tar(tmp_path / f"{number}.tar", files)):
+            with pytest.raises(ModelDamaged, match="both a file and a folder"):
+                extract_all(path, tmp_path / (path.name + "1"), max_bytes=LIMIT)
+
+
+def test_a_zip_with_a_password_is_refused(tmp_path: Path) -> None:
+    path = make_zip(tmp_path / "a.zip", [("a.bin", b"one")])
+    data = bytearray(path.read_bytes())
+    data[data.index(b"PK\x01\x02") + 8] |= 1  # the flag in the directory at its end
+    path.write_bytes(data)
+    with pytest.raises(ModelDamaged, match="encrypted"):
+        extract_all(path, tmp_path / "out", max_bytes=LIMIT)
