@@ -55,7 +55,7 @@ def test_a_language_that_espeak_has_not_is_told_by_its_name(tmp_path: Path) -> N
 def test_arabic_without_vowels_is_said_with_them(tmp_path: Path) -> None:
     arabic = Phonemizer(voice(tmp_path, espeak={"voice": "ar"}))
     (said,) = arabic.parts("كتب الولد الدرس")  # "the boy wrote the lesson", as people write it
-    letters = "".join(one for one in said if one.isalpha())
+    letters = "".join(one for one in said if one not in "ˈˌː")
     assert letters.startswith("kataba")
     assert "waladu" in letters, "espeak-ng alone would read walad"
 
