@@ -66,8 +66,11 @@ class World(Closing):
         self.runtime, self.state = self.folder / "run", self.folder / "state"
         for one in (self.runtime, self.state, self.folder / "home"):
             one.mkdir(mode=0o700)
+        # where the daemon may write or open little, scripts/coverage cannot either, and would complain into its log
+        uncounted = ("COVERAGE_",) if mounts or nobody or self._prefix else ()
+        unset = ("ASSISTANT_", "XDG_", *uncounted)
         self.environ = {
-            **{name: text for name, text in os.environ.items() if not name.startswith(("ASSISTANT_", "XDG_"))},
+            **{name: text for name, text in os.environ.items() if not name.startswith(unset)},
             "PYTHONPATH": str(self.root),
             "ASSISTANT_AUDIO_ENABLED": "false",
             "XDG_CACHE_HOME": str(paths.cache_dir().parent),
