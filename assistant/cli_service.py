@@ -54,9 +54,9 @@ def install_service(
         text, path = unit(facts), service_facts.unit_path(whole, root)
         if not dry_run:
             check_target(path, whole, root, os.geteuid())
-            _write(path, text)
             if not whole:
                 _make_state(facts.homes["XDG_STATE_HOME"] / "assistant")
+            _write(path, text)
         commands = _next(facts, root)
         if as_json:
             return emit({"path": str(path), "unit": text, "written": not dry_run, "commands": commands})

@@ -66,6 +66,25 @@ def test_a_users_service_comes_and_goes(home: Path) -> None:
     assert list(wants.iterdir()) == []
 
 
+def test_people_are_told_what_is_left_to_do_when_it_goes(home: Path) -> None:
+    call(home, "install-service", "--user")
+    said = call(home, "uninstall-service", "--user")
+    assert said.splitlines() == [
+        f"removed: {home}/.config/systemd/user/assistant.service",
+        "  systemctl --user stop assistant",
+        "  systemctl --user daemon-reload",
+    ]
+    assert "there is no" in call(home, "uninstall-service", "--user", code=2)
+
+
+def test_a_folder_for_timers_that_cannot_be_made_is_told_before_anything_is_written(home: Path) -> None:
+    (home / ".local").mkdir()
+    (home / ".local/state").write_text("")
+    told = call(home, "install-service", "--user", code=2)
+    assert f"{home}/.local/state/assistant, where timers are kept, cannot be made" in told
+    assert not (home / ".config").exists()
+
+
 def test_a_dry_run_prints_the_unit_alone(home: Path) -> None:
     said = call(home, "install-service", "--user", "--dry-run")
     assert said.startswith(f"{MARKER}\n\n[Unit]")
