@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+import re
+from pathlib import Path, PurePosixPath
 
 import pytest
 from hypothesis import given
@@ -88,6 +89,7 @@ def test_the_stop_word_is_pinned_to_what_its_publisher_had_at_one_commit() -> No
         ('licence = "MIT"', 'license = "MIT"', "licence|license"),
         ('type = "package-index"', 'type = "ftp"', "Invalid value"),
         ("files = [", "convert = 'gguf'\nfiles = [", "conversion needs"),
+        ('licence = "MIT"', 'licence = "MIT"\nvariant_of = "two"', "variant_of is for models that are converted"),
         ("[[model]]", "other = 1\n[[model]]", "unknown key"),
         ("[[model]]", "[[model]", "Expected|Illegal"),
     ],
@@ -107,6 +109,15 @@ def test_a_broken_entry_is_refused_with_words(old: str, new: str, says: str) -> 
         ),
         ('{ type = "https" }\nfiles = []', "no files"),
         (
+            '{ type = "https" }\nfiles = [{ path = "a", member = "p/a", bytes = 1, sha256 = "%s" }]',
+            "needs a url",
+        ),
+        (
+            '{ type = "https-archive", url = "https://m.example/a.zip", bytes = 1, sha256 = "%s", max_unpacked_bytes = 1 }'
+            '\nfiles = [{ path = "a", url = "https://m.example/a", bytes = 1, sha256 = "%s" }]',
+            "not listed one by one",
+        ),
+        (
             '{ type = "https-archive", url = "https://m.example/", bytes = 1, sha256 = "%s", max_unpacked_bytes = 1 }',
             "file",
         ),
@@ -122,6 +133,15 @@ def test_a_source_without_a_pin_or_without_https_is_refused(source: str, says: s
 def test_two_entries_of_one_name_are_refused() -> None:
     with pytest.raises(ConfigError, match="two entries"):
         Catalog.parse(GOOD + GOOD)
+
+
+@pytest.mark.parametrize("data", [None, b"\xff", b"[[model"])
+def test_a_catalog_that_cannot_be_read_is_named(data: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "catalog.toml"
+    if data is not None:
+        path.write_bytes(data)
+    with pytest.raises(ConfigError, match=re.escape(f"model catalog {path}: ")):
+        Catalog.load(path)
 
 
 @given(st.text(max_size=300))
