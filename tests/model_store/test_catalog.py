@@ -113,7 +113,7 @@ def test_a_broken_entry_is_refused_with_words(old: str, new: str, says: str) -> 
             "needs a url",
         ),
         (
-            '{ type = "https-archive", url = "https://m.example/a.zip", bytes = 1, sha256 = "%s", max_unpacked_bytes = 1 }'
+            '{ type = "https-archive", url = "https://m.ex/a.zip", bytes = 1, sha256 = "%s", max_unpacked_bytes = 1 }'
             '\nfiles = [{ path = "a", url = "https://m.example/a", bytes = 1, sha256 = "%s" }]',
             "not listed one by one",
         ),
