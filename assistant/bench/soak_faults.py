@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import msgspec
@@ -84,16 +84,16 @@ def by_design(did: Did) -> bool:
 class Harm(Actor):
     def __init__(
         self, folder: Path, gate: Gate, seed: int, pid: int, ledger: LedgerReader, group: MemoryCgroup | None,
-        every_s: float,
+        every_s: float, kinds: Collection[str] = _OFTEN,
     ) -> None:  # fmt: skip
         """`pid`: of the daemon. `group`: the cgroup it lives in, if it has one. `every_s`: mean time from fault to
-        fault."""
+        fault. `kinds`: of faults."""
         super().__init__("harm", folder, gate, seed)
         self.faults: list[Fault] = []
         self.calm = False
         """It does nothing just now."""
         self._pid, self._ledger, self._group, self._every_s = pid, ledger, group, every_s
-        self._kinds = [kind for kind in _OFTEN if group is not None or kind != "limit"]
+        self._kinds = [kind for kind in kinds if group is not None or kind != "limit"]
 
     def act(self, client: Client) -> None:
         self._wait(self._every_s * 2 * self._dice.random())

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from assistant import paths
 from assistant.bench import soak
 from assistant.bench.daemons import OwnDaemon
 from assistant.bench.mix import Asked, ask
+from assistant.bench.observer import descendants
 from assistant.bench.soak import Plan
 from assistant.bench.soak_actors import Did, Gate
-from assistant.bench.soak_faults import Fault, by_design, explained
+from assistant.bench.soak_faults import Fault, Harm, by_design, explained
 from assistant.bench.soak_rest import DAEMON, FORK_SERVER, Place, Process, Rest, Watched, read
 from assistant.bench.soak_verdict import WORKER_MIB_PER_100, Growth, findings, targets_of, theil_sen
+from assistant.memory_orchestrator.ledger import LedgerReader, segment_name
 
 LOCAL = "typed command, silent"
 
@@ -141,6 +146,47 @@ def test_a_worker_that_leaks_is_found_out() -> None:
         31.25, rel=0.1
     )  # a quarter of a MiB each, and two more
     assert growth("assistant.service").mib_per_100 < WORKER_MIB_PER_100
+
+
+@pytest.mark.timeout(60)
+def test_each_fault_happens_and_the_next_question_is_answered() -> None:
+    gate = Gate()
+    gate.open()
+    with OwnDaemon([TEMPLATES, "memory.keep_alive_s=-1"]) as daemon:
+        ledger = LedgerReader(segment_name(paths.daemon_owner(daemon.folder)))
+        fork_servers = set()
+        for kind in ("kill", "stop", "hang", "fork-server", "malformed"):
+            assert ask(daemon.client, Asked(LOCAL, "what time is it", b"", speech=False)).code == ""
+            workers = {row.pid for row in ledger.read().rows if row.pid}
+            fork_servers.add(descendants(daemon.pid)[1])
+            harm = Harm(daemon.folder, gate, 1, daemon.pid, ledger, None, 0.0, (kind,))
+            if kind == "hang":
+                threading.Timer(0.3, gate.close, (0,)).start()  # nobody waits for it: it ends with the run
+            harm.act(daemon.client)
+            gate.open()
+            (fault,) = harm.faults
+            assert (fault.kind, fault.stage is None) == (kind, kind in ("fork-server", "malformed"))
+            dead = {"kill": 1, "fork-server": len(workers)}.get(kind, 0)
+            assert until(lambda: sum(state_of(pid) in "Z" for pid in workers) == dead), kind  # noqa: B023
+            assert not any(state_of(pid) == "T" for pid in workers), "whoever was stopped goes on"
+            assert [did.code for did in harm.did] == [""] * (kind == "malformed"), "16 wrong messages, 16 errors"
+        assert ask(daemon.client, Asked(LOCAL, "what time is it", b"", speech=False)).code == ""
+        assert len(fork_servers) == 2, "another one was started"
+
+
+def until(there: Callable[[], bool]) -> bool:
+    give_up = time.monotonic() + 5
+    while not (found := there()) and time.monotonic() < give_up:
+        time.sleep(0.01)
+    return found
+
+
+def state_of(pid: int) -> str:
+    """R, S, T (stopped), Z, as the kernel has it; nothing of a process that has gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 @pytest.mark.timeout(60)
