@@ -16,7 +16,7 @@ import yaml  # type: ignore[import-untyped]
 
 from assistant import config, reference
 from assistant.messages import Stage
-from tests.docs.pages import PAGES, ROOT, Block, all_blocks, anchors, command_lines, links, spans
+from tests.docs.pages import PAGES, ROOT, Block, all_blocks, anchors, command_lines, links, prose, spans
 
 KEYS = {key for key, *_ in reference.settings()}
 VERBS: dict[str, Any] = dict(reference.verbs())
@@ -50,6 +50,12 @@ def test_every_page_of_the_guide_is_in_its_index() -> None:
 
 def test_the_front_page_is_short() -> None:
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 150
+
+
+@pytest.mark.parametrize("page", PAGES, ids=by_name)
+def test_a_semicolon_ends_no_sentence(page: Path) -> None:
+    found = re.findall(r"[^\n]*[;,]\n(?:An?|The|This|It|If|When|What|Who|Each|To|With) [^\n]*", prose(page))
+    assert found == []
 
 
 # --- code -----------------------------------------------------------------------------------------------------------
