@@ -90,7 +90,9 @@ def run() -> int:
     try:
         return int(app(standalone_mode=False, prog_name="assistant") or 0)
     except _ParserError as error:
-        told = str(getattr(error, "message", "") or error)
+        from assistant import cli_wrong
+
+        told = cli_wrong.told(error, sys.argv[1:], typer.main.get_command(app))
         if not told:  # nothing was asked for, and what there is was shown
             return int(UsageError.exit_code)
-        cli_output.fail(UsageError(f"{told.rstrip('.')}; see 'assistant --help'"), "--json" in sys.argv)
+        cli_output.fail(UsageError(told), "--json" in sys.argv)

@@ -21,23 +21,26 @@ from assistant.errors import UsageError
 if TYPE_CHECKING:
     from assistant.service_unit import Facts
 
-Scope = Annotated[
-    bool | None,
-    typer.Option("--system/--user", help="For the whole machine, as root; or for you. Default: who you are decides.",
-                 show_default=False),
-]  # fmt: skip
+System = Annotated[bool, typer.Option("--system", help="For the whole machine; the default for root.")]
+User = Annotated[bool, typer.Option("--user", help="For you; the default for all others.")]
 Root = Annotated[
-    Path, typer.Option("--root", metavar="FOLDER", help="Below this folder, as when an image is made.")
+    str, typer.Option("--root", metavar="FOLDER", help="Below this folder, as when an image is made.")
 ]  # fmt: skip
+_HERE = Path("/")
+_ACCOUNT = "assistant"
 
 
 def install_service(
-    system: Scope = None,
+    system: System = False,
+    user: User = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the unit, write nothing.")] = False,
     account: Annotated[
-        str, typer.Option("--account", help="The user whom the system's service runs as.")
-    ] = "assistant",
-    root: Root = Path("/"),
+        str | None,
+        typer.Option(
+            "--account", metavar="NAME", help=f"The user whom the system's service runs as; default: {_ACCOUNT}."
+        ),
+    ] = None,
+    root: Root = "/",
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Setting of the service; repeatable.")
     ] = None,
@@ -48,16 +51,16 @@ def install_service(
         from assistant import service_facts
         from assistant.service_unit import unit
 
-        whole = os.geteuid() == 0 if system is None else system
-        _checked_account(account)
+        whole, below = _scope(system, user, root)
+        account = _checked_account(account, whole)
         facts = service_facts.gather(whole, sets or (), account)
-        text, path = unit(facts), service_facts.unit_path(whole, root)
+        text, path = unit(facts), service_facts.unit_path(whole, below)
         if not dry_run:
-            check_target(path, whole, root, os.geteuid())
+            check_target(path, whole, below, os.geteuid())
             if not whole:
                 _make_state(facts.homes["XDG_STATE_HOME"] / "assistant")
             _write(path, text)
-        commands = _next(facts, root)
+        commands = _next(facts, below)
         if as_json:
             return emit({"path": str(path), "unit": text, "written": not dry_run, "commands": commands})
         if dry_run:
@@ -68,16 +71,17 @@ def install_service(
             show(f"  {command}")
 
 
-def uninstall_service(system: Scope = None, root: Root = Path("/"), as_json: AsJson = False) -> None:
+def uninstall_service(system: System = False, user: User = False, root: Root = "/", as_json: AsJson = False) -> None:
     """Remove the unit that install-service has written. Settings, models and timers stay."""
     with reported(as_json):
         from assistant import service_facts
 
-        whole = os.geteuid() == 0 if system is None else system
-        path = service_facts.unit_path(whole, root)
+        whole, below = _scope(system, user, root)
+        path = service_facts.unit_path(whole, below)
         if not os.path.lexists(path):
-            raise UsageError(f"there is no {path}; try {'--user' if whole else '--system'}")
-        check_target(path, whole, root, os.geteuid())
+            other = f"; try {'--user' if whole else '--system'}" if below == _HERE else ""
+            raise UsageError(f"there is no {path}{other}")
+        check_target(path, whole, below, os.geteuid())
         try:
             # what `systemctl enable` made: without its unit nothing but a complaint at the next start
             for link in path.parent.glob(f"*.wants/{path.name}"):
@@ -87,7 +91,7 @@ def uninstall_service(system: Scope = None, root: Root = Path("/"), as_json: AsJ
         except OSError as error:
             raise UsageError(f"{path} cannot be removed: {error.strerror}") from None
         control = "sudo systemctl" if whole else "systemctl --user"
-        commands = [f"{control} stop {path.stem}", f"{control} daemon-reload"] if root == Path("/") else []
+        commands = [f"{control} stop {path.stem}", f"{control} daemon-reload"] if below == _HERE else []
         if as_json:
             return emit({"path": str(path), "removed": True, "commands": commands})
         show(f"removed: {path}")
@@ -97,18 +101,35 @@ def uninstall_service(system: Scope = None, root: Root = Path("/"), as_json: AsJ
             show(f"  {command}")
 
 
-def _checked_account(account: str) -> None:
+def _scope(system: bool, user: bool, root: str) -> tuple[bool, Path]:
+    """Whether it is the system's service, and below which folder, with its whole path: what is printed is run
+    elsewhere. Raises `UsageError`; nothing that was mistyped becomes a system's root."""
+    if system and user:
+        raise UsageError("--system and --user exclude each other")
+    whole = system or (not user and os.geteuid() == 0)
+    below = Path(root).resolve()
+    if not root or not below.is_dir():
+        raise UsageError(f"--root {root!r}: there is no such folder; name the one where the image is mounted")
+    if not whole and below != _HERE:
+        raise UsageError("an image has no user's session: --root goes with --system")
+    return whole, below
+
+
+def _checked_account(account: str | None, whole: bool) -> str:
+    if account is None:
+        return _ACCOUNT
     if not account or account.startswith("-") or not all(char.isalnum() or char in "_-." for char in account):
         raise UsageError(f"{account!r} is no name of a user")
+    if not whole:
+        raise UsageError("--account is for the system's service (--system); a user's runs as that user")
+    return account
 
 
 def check_target(path: Path, system: bool, root: Path, user: int) -> None:
     """Nothing that somebody else has written is touched, and nothing tried that must fail. Raises `UsageError`."""
     from assistant.service_unit import is_ours
 
-    if not system and root != Path("/"):
-        raise UsageError("an image has no user's session: --root goes with --system")
-    if system and root == Path("/") and user != 0:
+    if system and root == _HERE and user != 0:
         raise UsageError(f"{path} belongs to root: run this with sudo, or see --dry-run, or choose --user")
     if not os.path.lexists(path):
         return
@@ -163,8 +184,11 @@ def _next(facts: Facts, root: Path) -> list[str]:
 
     installed = paths.checkout() is None
     fetch = f"{shlex.quote(sys.executable)} -m assistant models fetch --default"
-    if root != Path("/"):
-        return [*_account_in_image(facts.account, root), f"systemctl --root={shlex.quote(str(root))} enable assistant"]
+    if root != _HERE:
+        return [
+            *_account_in_image(facts.account, root),
+            f"sudo systemctl --root={shlex.quote(str(root))} enable assistant",
+        ]
     if not facts.system:
         return [
             *([fetch] if installed else []),

@@ -61,7 +61,7 @@ def mute(
 
 
 def volume(
-    percent: Annotated[float, typer.Argument(min=0, max=100, help="0 to 100.")],
+    percent: Annotated[float, typer.Argument(metavar="PERCENT", min=0, max=100, help="0 to 100.")],
     as_json: JsonFlag = False,
 ) -> None:
     """How loud the assistant speaks."""

@@ -115,7 +115,7 @@ def test_an_image_gets_the_systems_service(home: Path) -> None:
     assert "User=voice\nSupplementaryGroups=audio\n" in told["unit"]
     make, enable = map(shlex.split, told["commands"])
     assert make[:3] == ["sudo", "systemd-sysusers", f"--root={home}"]
-    assert enable == ["systemctl", f"--root={home}", "enable", "assistant"]
+    assert enable == ["sudo", "systemctl", f"--root={home}", "enable", "assistant"]
     (home / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\nvoice:x:990:990::/var/lib/assistant:/sbin/nologin\n")
     told = json.loads(call(home, "install-service", "--system", "--root", str(home), "--json", "--account", "voice"))
     assert [shlex.split(one) for one in told["commands"]] == [enable], "the account is there"
@@ -148,10 +148,37 @@ def test_what_cannot_be_is_refused_in_one_line(home: Path) -> None:
 def test_the_systems_service_wants_root(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="run this with sudo"):
         check_target(tmp_path / "none", system=True, root=Path("/"), user=1000)
-    with pytest.raises(UsageError, match="--root goes with --system"):
-        check_target(tmp_path / "none", system=False, root=tmp_path, user=1000)
     check_target(tmp_path / "none", system=True, root=Path("/"), user=0)
     check_target(tmp_path / "none", system=True, root=tmp_path, user=1000)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--user", "--system"), "--system and --user exclude each other"),
+        (("--system", "--user"), "--system and --user exclude each other"),
+        (("--user", "--root", "/tmp"), "--root goes with --system"),
+        (("--system", "--root", "no such image"), "there is no such folder"),
+        (("--system", "--root", ""), "there is no such folder"),
+    ],
+)
+def test_scopes_that_contradict_and_images_that_are_not_there(home: Path, args: tuple[str, ...], words: str) -> None:
+    for verb in (("install-service", "--dry-run"), ("uninstall-service",)):
+        assert words in call(home, *verb, *args, code=2)
+    assert list(home.iterdir()) == []
+
+
+def test_an_account_is_the_systems(home: Path) -> None:
+    assert "(--system)" in call(home, "install-service", "--dry-run", "--user", "--account", "voice", code=2)
+
+
+def test_the_commands_for_an_image_can_be_run_from_anywhere(home: Path) -> None:
+    root = os.path.relpath(home)
+    told = json.loads(call(home, "install-service", "--system", "--root", root, "--json", "--dry-run"))
+    assert told["path"] == f"{home}/etc/systemd/system/assistant.service"
+    for command in map(shlex.split, told["commands"]):
+        assert command[0] == "sudo"
+        assert f"--root={home}" in command
 
 
 def environment_of(unit: str, **roots: str) -> dict[str, str]:
