@@ -90,6 +90,7 @@ class Assistant:
         self._server = ForkServer()
         self._writes = Writes()
         self._calibration = Calibration(paths.state_dir() / "measured.json", self._writes)
+        self._noted: dict[str, tuple[str, ...]] = {}
         self._handlers = handlers
         self._skills = SkillRoom(
             emit=self._tell, voice=lambda: self.voice, daemon=self._daemon, language=config.stages.intent.language
@@ -282,5 +283,6 @@ class Assistant:
 
     def _supervisor_of(self, spec: StageSpec) -> Supervisor:
         return self._supervisor(
-            spec, self._server, self._calibration, self._tell, relief=lambda: self.memory.holdings.relief
-        )
+            spec, self._server, self._calibration, self._tell, relief=lambda: self.memory.holdings.relief,
+            noted=self._noted,
+        )  # fmt: skip

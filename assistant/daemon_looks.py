@@ -23,6 +23,9 @@ from assistant.stages.supervisor import Supervisor
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+_SENTENCES_S = 0.2
+"""That a command waits for the disk with the user's own sentences; after it, those that are known are understood."""
+
 
 class Looks:
     """`await looks(Stage.LLM)` gives the supervisor that is the right one now."""
@@ -47,14 +50,25 @@ class Looks:
         understood = self._stages.understood()
         found = self._stages.at_hand(stage, understood)
         try:
-            if found is None:
-                found = await self.ask(stage, functools.partial(self._find, stage, understood))
+            if found is None or stage is Stage.INTENT:
+                found = await self._looked_up(stage, understood, found)
         except AssistantError:
             self._set(stage, None)
             raise
         supervisor = self._stages.supervisor(found)
         self._set(stage, supervisor)
         return supervisor
+
+    async def _looked_up(self, stage: Stage, understood: Any, known: Found | None) -> Found:
+        """`known`: will do where the disk does not answer soon."""
+        find = functools.partial(self._find, stage, understood)
+        if known is None:
+            return await self.ask(stage, find)
+        try:
+            async with asyncio.timeout(_SENTENCES_S):
+                return await self._disk.ask(stage, find)
+        except TimeoutError:
+            return known
 
     def _find(self, stage: Stage, understood: Any, alive: Alive) -> Found:
         """In a thread."""

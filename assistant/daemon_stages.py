@@ -18,6 +18,7 @@ import msgspec
 
 from assistant import paths
 from assistant.config import Config
+from assistant.daemon_intents import Stamp, sentences_stamp
 from assistant.daemon_remote import Pauses, is_remote, local_config
 from assistant.daemon_specs import stage_spec
 from assistant.disk import Alive
@@ -38,8 +39,6 @@ _BITS = ("-w4", "-w8")
 """How the names of a model's variants with other bits end."""
 
 _quiet: Alive = lambda: None  # noqa: E731 - nobody waits
-_Stamp = tuple[tuple[str, int, int, int], ...]
-"""Of a model's files: path, inode, time of change, size. Empty = there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class Found:
 
 @dataclass(slots=True)
 class _Known:
-    stamp: _Stamp
+    stamp: Stamp
     spec: StageSpec | None
     """None: it cannot be used, which was said."""
 
@@ -74,7 +73,7 @@ class Stages:
         want to hear of just now."""
         self._config, self._store = config, store
         self._make, self._level, self.understood = make, level, understood
-        self._intents: tuple[Understood, StageSpec] | None = None
+        self._intents: tuple[Understood, Stamp, StageSpec] | None = None
         self._pauses = Pauses(clock)
         self._known: dict[tuple[Stage, str], _Known] = {}
         self._made: dict[tuple[Stage, str, str, tuple[int, ...]], tuple[StageSpec, Supervisor]] = {}
@@ -90,10 +89,10 @@ class Stages:
         return Found(*(self._pressed(spec, alive) if local_llm else (spec, spec.placement.cpus)))
 
     def at_hand(self, stage: Stage, understood: Understood) -> Found | None:
-        """The same for what no disk needs to be asked for."""
+        """The same for what no disk needs to be asked for; of the intents as they were when somebody looked last."""
         spec: StageSpec | None = None
         if stage is Stage.INTENT and self._intents is not None and self._intents[0] == understood:
-            spec = self._intents[1]
+            spec = self._intents[2]
         elif is_remote(stage, self._config) and stage not in self._pauses and (known := self._known.get((stage, ""))):
             spec = known.spec
         return None if spec is None else Found(spec, spec.placement.cpus)
@@ -217,12 +216,14 @@ class Stages:
         return spec
 
     def _intent_spec(self, config: Config, wanted: Understood) -> StageSpec:
-        """Another one, and with it a new worker, whenever other intents are to be recognised."""
-        if self._intents is None or self._intents[0] != wanted:
-            self._intents = wanted, stage_spec(Stage.INTENT, config, self._store, wanted)
-        return self._intents[1]
+        """Another one, and with it a new worker, whenever other intents are to be recognised, or the user's own
+        sentences are other files than before."""
+        stamp = sentences_stamp()  # first: what is written meanwhile is noticed the next time
+        if self._intents is None or self._intents[:2] != (wanted, stamp):
+            self._intents = wanted, stamp, stage_spec(Stage.INTENT, config, self._store, wanted)
+        return self._intents[2]
 
-    def _stamp(self, name: str) -> _Stamp:
+    def _stamp(self, name: str) -> Stamp:
         """Takes a tenth of a millisecond."""
         found = []
         with contextlib.suppress(OSError, UsageError):
@@ -234,5 +235,5 @@ class Stages:
         return tuple(sorted(found))
 
 
-def _weights(stamp: _Stamp) -> _Stamp:
+def _weights(stamp: Stamp) -> Stamp:
     return tuple(one for one in stamp if os.path.basename(one[0]) != manifest.FILE_NAME)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -99,6 +100,22 @@ def test_what_could_not_be_used_is_looked_at_again_behind_whoever_wants_to_know(
             while Stage.TTS not in [one.spec.stage for one in looks.seen()]:
                 await asyncio.sleep(0.01)
         await looks.close()
+
+    asyncio.run(test())
+
+
+def test_commands_go_on_while_the_disk_with_the_sentences_is_silent(tmp_path: Path) -> None:
+    async def test() -> None:
+        looks, answers = looks_of(Shelf(tmp_path), tmp_path), threading.Event()
+        before = await looks(Stage.INTENT)
+        silent = asyncio.create_task(looks.ask(Stage.INTENT, lambda alive: answers.wait(5)))
+        await asyncio.sleep(0)
+        begun = time.monotonic()
+        assert await looks(Stage.INTENT) is before
+        assert time.monotonic() - begun < 1
+        with pytest.raises(ModelUnreachable):
+            await silent
+        answers.set()
 
     asyncio.run(test())
 

@@ -50,8 +50,10 @@ class Supervisor:
         emit: Emit = lambda name, data: None,
         path: str | None = None,
         relief: Callable[[], Relief] = lambda: RELIEF["normal"],
+        noted: dict[str, tuple[str, ...]] | None = None,
     ) -> None:
-        """`path`: `module:Class` of an engine that is not in the registry. `relief`: what the pressure asks for."""
+        """`path`: `module:Class` of an engine that is not in the registry. `relief`: what the pressure asks for.
+        `noted`: by stage, what its engine noted at its last load; shared by all who take each other's place."""
         self.spec = spec
         self.load_ms = 0.0
         """From the request to a loaded engine: fork, import, load."""
@@ -68,6 +70,7 @@ class Supervisor:
         self._calibration = calibration
         self._emit = emit
         self._relief = relief
+        self._noted = {} if noted is None else noted
         self._worker: Worker | None = None
         self._ends: set[asyncio.Task[Rung]] = set()
         """Of workers that nobody uses any more, as long as they last."""
@@ -182,7 +185,9 @@ class Supervisor:
             raise
         self.load_ms += (time.monotonic() - started) * 1000
         for note in self._info.notes:
-            log.warning("%s: %s", self.name, note)
+            if note not in self._noted.get(self.name, ()):  # once, and not at each load
+                log.warning("%s: %s", self.name, note)
+        self._noted[self.name] = self._info.notes
         self._emit("stage-load-end", {"stage": self.name, "load_ms": round(self.load_ms, 1)})
 
     async def unload(self) -> None:
