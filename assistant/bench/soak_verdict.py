@@ -215,7 +215,7 @@ def targets_of(found: Findings, seconds: float, others: Sequence[tuple[str, int]
     few = max(0, _FEWEST_PAIRS - found.rest_readings)
     slower = {kind: max(LEAST_MS, last) / max(LEAST_MS, first) for kind, (first, last) in found.alone_ms.items()}
     return (
-        _most("readings at rest that are missing", few, 0),
+        _most("readings at rest that are missing (run longer)", few, 0),
         *(
             _most(f"growth at rest, {name}, MiB an hour", one, per_hour)
             for name, one in slopes.items()

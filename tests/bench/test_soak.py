@@ -69,7 +69,7 @@ def test_what_grows_is_told_by_name() -> None:
 
 
 def test_a_run_that_is_too_short_to_judge_is_no_success() -> None:
-    assert missed([rest(n) for n in range(3)]) == ["readings at rest that are missing"]
+    assert missed([rest(n) for n in range(3)]) == ["readings at rest that are missing (run longer)"]
 
 
 def test_what_becomes_slow_when_nobody_else_asks_is_told() -> None:
