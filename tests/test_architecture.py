@@ -79,8 +79,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     # looks at everything, and starts nothing
     "doctor": ("errors", "machine", "messages", "paths", "config", "api.client", "api.sockets", "audio.devices",
                "audio.front_messages", "audio.stream_choice", "audio.wake_files", "memory_orchestrator", "model_store",
-               "stages.base", "stages.kv_files", "stages.mnn_cache", "stages.registry", "stages.tts_piper_cache",
-               "stages.whisper_weights", "versions", "doctor"),
+               "stages.base", "stages.intent_sentences", "stages.kv_files", "stages.mnn_cache", "stages.registry",
+               "stages.tts_piper_cache", "stages.whisper_weights", "versions", "doctor"),
     "daemon": ("",),
     "services": ("errors", "messages", "query", "memory_orchestrator", "pipeline_speech", "sentences", "speech_",
                  "stages", "tasks"),

@@ -215,6 +215,11 @@ KINDS: dict[str, Kind] = {
     "settings": Kind("They decide about all else.", ""),
     "settings-broken": Kind("The daemon and most verbs refuse to start with them.", "the line named, in an editor"),
     "settings-refused": Kind("The daemon refuses to start with them.", "the setting named"),
+    "sentences": Kind("They add to what is understood without the LLM.", ""),
+    "sentences-broken": Kind(
+        "A file with a mistake is left out as a whole, and what it would add is not understood.",
+        "the line named, in an editor; a running daemon notices it",
+    ),
     "versions": Kind("Reports of faults need them.", ""),
     "python-old": Kind("The assistant is written for Python 3.11 and later.", "a newer Python"),
     "package-missing": Kind("What needs it fails when it is first used.", "`pip install`"),

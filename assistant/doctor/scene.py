@@ -51,6 +51,10 @@ class Scene:
         return f"add {word} to the kernel's command line, as your boot loader wants it, and reboot"
 
 
+def edit(file: Path) -> str:
+    return f"{'sudoedit' if file.is_relative_to('/etc') else '${EDITOR:-nano}'} {shlex.quote(str(file))}"
+
+
 def reinstall() -> str:
     """The command that puts a whole copy of us and of what we need in the place of a broken one."""
     return f"{shlex.quote(sys.executable)} -m pip install --force-reinstall local-voice-assistant"

@@ -9,6 +9,7 @@ from pathlib import Path
 from assistant import config as settings
 from assistant.config import ENV_PREFIX, Config
 from assistant.doctor.findings import Finding
+from assistant.doctor.scene import edit
 from assistant.errors import ConfigError
 
 
@@ -24,7 +25,7 @@ def readable(sets: Iterable[str], files: Iterable[Path], environ: Mapping[str, s
             settings.load((), files=[file], environ={})
             good_files.append(file)
         except ConfigError as error:
-            troubles.append(Finding("settings-broken", "problem", error.message, _edit(file)))
+            troubles.append(Finding("settings-broken", "problem", error.message, edit(file)))
     for name, value in environ.items():
         if name.startswith(ENV_PREFIX):
             try:
@@ -42,7 +43,3 @@ def readable(sets: Iterable[str], files: Iterable[Path], environ: Mapping[str, s
         there = [str(file) for file in good_files if file.is_file()]
         troubles.append(Finding("settings", "ok", f"read from {', '.join(there)}" if there else "the defaults"))
     return config, troubles
-
-
-def _edit(file: Path) -> str:
-    return f"{'sudoedit' if file.is_relative_to('/etc') else '${EDITOR:-nano}'} {shlex.quote(str(file))}"

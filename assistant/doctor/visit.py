@@ -33,6 +33,7 @@ _CHECKS: tuple[tuple[str, str, float], ...] = (
     ("caches", "models.look_at_caches", 2 * LIMIT_S),
     ("the disk", "places.look_at_disk", LIMIT_S),
     ("folders", "places.look_at_folders", LIMIT_S),
+    ("sentences of your own", "sentences.look_at_sentences", LIMIT_S),
     ("sockets", "daemons.look_at_sockets", LIMIT_S),
     ("versions", "versions.look_at_versions", LIMIT_S),
     ("the service", "unit.look_at_unit", LIMIT_S),
