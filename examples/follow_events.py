@@ -23,14 +23,23 @@ async def follow(topics: list[str]) -> None:
             print(f"{event.seq} {event.name} {event.data}", flush=True)
 
 
+async def daemon_is_there() -> None:
+    while True:
+        await asyncio.sleep(1)
+        with contextlib.suppress(NotRunning):
+            async with AsyncClient() as client:
+                await client.ping()
+                return
+
+
 async def main(topics: list[str]) -> None:
     """Follows whatever daemon there is, also after it was restarted."""
     while True:
         try:
             await follow(topics)
         except NotRunning as error:
-            print(error.message, flush=True)
-            await asyncio.sleep(1)
+            print(error.message, "(waiting for it)", flush=True)
+            await daemon_is_there()
 
 
 with contextlib.suppress(KeyboardInterrupt):

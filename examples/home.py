@@ -33,14 +33,24 @@ async def serve(home: Home) -> None:
                 await client.answer_intent(told.query_id, **answer)
 
 
+async def daemon_is_there() -> None:
+    while True:
+        await asyncio.sleep(1)
+        with contextlib.suppress(NotRunning):
+            async with AsyncClient() as client:
+                await client.ping()
+                return
+
+
 async def main() -> None:
+    """Serves whatever daemon there is, also after it was restarted."""
     home = Home()
     while True:
         try:
             await serve(home)
         except NotRunning as error:
-            print(error.message, flush=True)
-            await asyncio.sleep(1)
+            print(error.message, "(waiting for it)", flush=True)
+            await daemon_is_there()
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def main(socket: zmq.Socket[bytes]) -> None:
 
     socket.connect(f"{FOLDER}/command.sock")
     send("register", {"intents": ["HassTurnOn", "HassTurnOff"], "names": {"name": ["fan"]}})
-    while not socket.poll(2000):
+    if not socket.poll(1000):  # what was sent is kept, and goes to the daemon when it comes
         print(f"waiting for a daemon at {FOLDER}", flush=True)
     while True:
         told = json.loads(socket.recv_multipart()[0])

@@ -74,6 +74,18 @@ def test_programs_run(place: Place, block: Block) -> None:
     run(place, [sys.executable, "-W", "error", "-"], block.code)
 
 
+@pytest.mark.parametrize("block", [block for block in PROGRAMS if "Client" in block.code], ids=str)
+def test_a_program_that_needs_a_daemon_says_that_there_is_none(block: Block) -> None:
+    with Place() as lonely:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-"], input=block.code, cwd=ROOT, env=lonely.environ, text=True,
+            capture_output=True, check=False, timeout=10,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith("no daemon listens at")
+    assert "Traceback" not in done.stderr
+
+
 def test_a_command_that_fails_is_noticed(place: Place) -> None:
     for code in ("false\ntrue\n", "true  # exit: 3\n", "true\nno-such-program\n"):
         with pytest.raises(AssertionError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -173,3 +174,22 @@ def test_a_text_is_spoken_and_what_goes_wrong_is_told_in_a_line() -> None:
 
     with Place() as place:
         asyncio.run(scenario(place))
+
+
+def test_who_waits_for_a_daemon_says_so_once_and_says_when_it_is_there() -> None:
+    connected = {"home.py": "ready", "follow_events.py": "following", "plain_home.py": "ready"}
+
+    async def scenario(place: Place, programs: dict[str, Program]) -> None:
+        for program in programs.values():
+            await asyncio.to_thread(program.read_until, "\n")
+            assert "daemon" in program.said
+        await asyncio.sleep(1.3)  # they look every second
+        for program in programs.values():
+            assert len((program.said + program.waiting()).splitlines()) == 1
+        async with served(place.runtime):
+            for name, program in programs.items():
+                await asyncio.to_thread(program.read_until, connected[name])
+
+    with Place() as place, contextlib.ExitStack() as stack:
+        programs = {name: stack.enter_context(Program(place.folder, name)) for name in connected}
+        asyncio.run(scenario(place, programs))
