@@ -15,6 +15,7 @@ import typer
 
 from assistant.cli_output import emit, fail, reported, say
 from assistant.errors import AssistantError, ExitCode, ModelMissing, UsageError
+from assistant.model_store.progress import size_text
 
 if TYPE_CHECKING:
     from assistant.model_store.fetch import Fetcher, Outcome
@@ -107,7 +108,7 @@ def verify(names: Names = None, json_mode: JsonFlag = False) -> None:
             if not json_mode:
                 print(f"{name}: {'; '.join(p.message for p in problems) or 'whole'}")
                 if problems:
-                    say(f"Repair it with: assistant models fetch {name}")
+                    say(f"Repair it with: {store.repair(name, problems)}")
         if missing is not None:
             fail(missing, json_mode, {"models": results})
         if json_mode:
@@ -160,7 +161,7 @@ def add(
             emit({"name": info.name, "stage": info.stage, "engine": info.engine, "path": str(info.path)})
         elif not quiet:
             use = f"--set stages.{info.stage}.engine={info.engine} --set stages.{info.stage}.model={info.name}"
-            say(f"{info.name}: ready ({info.bytes / 1e6:.1f} MB); use it with: {use}")
+            say(f"{info.name}: ready ({size_text(info.bytes)}); use it with: {use}")
 
 
 @app.command()
@@ -182,7 +183,7 @@ def synth(
         if json_mode:
             emit({"name": info.name, "path": str(info.path), "bytes": info.bytes, "shape": info.shape})
         elif not quiet:
-            say(f"{info.name}: ready ({info.bytes / 1e6:.1f} MB); it says nothing sensible")
+            say(f"{info.name}: ready ({size_text(info.bytes)}); it says nothing sensible")
 
 
 @app.command()
@@ -238,7 +239,7 @@ def _as_dict(outcome: Outcome) -> dict[str, Any]:
 
 def _sentence(outcome: Outcome) -> str:
     what = "ready" if outcome.action == "none" else f"{outcome.action}, ready"
-    lines = [f"{outcome.name}: {what} ({outcome.bytes / 1e6:.1f} MB)"]
+    lines = [f"{outcome.name}: {what} ({size_text(outcome.bytes)})"]
     if count := len(outcome.requantised):
         named = ", ".join(outcome.requantised[:3]) + (", ..." if count > 3 else "")
         lines.append(f"{count} {'tensor' if count == 1 else 'tensors'} requantised: {named}")
@@ -249,17 +250,17 @@ def _farewell(name: str, cached: int) -> str:
     if not cached:
         return f"{name}: removed"
     return (
-        f"{name}: removed; its download stays in the cache ({cached / 1e6:.1f} MB) for the next fetch. "
+        f"{name}: removed; its download stays in the cache ({size_text(cached)}) for the next fetch. "
         f"Remove that too with: assistant models rm {name} --downloads"
     )
 
 
 def _print_table(found: list[dict[str, Any]]) -> None:
     """Whole cells, one line a model; only the licence, which comes last, is cut to what a terminal has room for."""
-    table = [("name", "stage", "engine", "lang", "MB", "state")]
+    table = [("name", "stage", "engine", "lang", "size", "state")]
     for row in found:
         mark = " *" if row["default"] else " ?" if row["unseen"] else ""
-        name, size = row["name"] + mark, f"{row['bytes'] / 1e6:.1f}"
+        name, size = row["name"] + mark, size_text(row["bytes"])
         table.append((name, row["stage"], row["engine"], row["language"], size, row["state"]))
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     room = None

@@ -27,6 +27,7 @@ from assistant import cli, cli_bench, config, config_checks, paths
 from assistant.api.schema import described
 from assistant.errors import ExitCode
 from assistant.model_store.catalog import Catalog
+from assistant.model_store.progress import size_text
 from assistant.stages.registry import ENGINES, REMOTE
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -210,9 +211,9 @@ def model_table() -> str:
     rows = []
     for one in Catalog.load(paths.catalog_file()).entries():
         name = f"`{one.name}`" + (" (default)" if one.default else "")
-        megabytes = f"{one.download_bytes / 1e6:.1f}"
-        rows.append([name, one.stage or one.kind, one.engine, one.language, megabytes, one.licence, one.description])
-    head = [["name", "stage", "engine", "language", "MB to download", "licence", "what"]]
+        size = size_text(one.download_bytes)
+        rows.append([name, one.stage or one.kind, one.engine, one.language, size, one.licence, one.description])
+    head = [["name", "stage", "engine", "language", "to download", "licence", "what"]]
     return "\n".join([*_rows(head, head=True), *_rows(rows)]) + "\n"
 
 

@@ -72,8 +72,8 @@ def test_from_nothing_to_whole_and_back(checkout: Checkout) -> None:
     done = checkout.run("fetch", "--default")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.splitlines() == [
-        "package tiny-voice 1.0.0 (0.0 MB)",
-        "voice: fetched, ready (0.1 MB)",
+        "package tiny-voice 1.0.0 (1 KB)",
+        "voice: fetched, ready (57 KB)",
     ]
     assert checkout.json("fetch", "voice")["models"][0]["action"] == "none"
     rows = {row["name"]: row for row in checkout.json("list")["models"]}
@@ -88,8 +88,8 @@ def test_the_list_for_people(checkout: Checkout) -> None:
     done = checkout.run("list")
     assert done.returncode == 0
     title, *lines = done.stdout.splitlines()
-    assert title.split() == ["name", "stage", "engine", "lang", "MB", "state", "licence"]
-    assert any(line.split() == ["voice", "*", "tts", "piper", "en", "0.1", "missing", "MIT"] for line in lines)
+    assert title.split() == ["name", "stage", "engine", "lang", "size", "state", "licence"]
+    assert any(line.split() == ["voice", "*", "tts", "piper", "en", "57", "KB", "missing", "MIT"] for line in lines)
 
 
 def test_a_narrow_terminal_shortens_the_licence_alone(checkout: Checkout) -> None:
@@ -118,7 +118,7 @@ def test_a_default_model_that_is_missing_fails_the_check_of_everything(checkout:
 def test_removing_tells_what_stays_and_how_it_goes(checkout: Checkout) -> None:
     checkout.run("fetch", "voice", "--quiet")
     done = checkout.run("rm", "voice")
-    assert "stays in the cache (0.1 MB)" in done.stderr
+    assert "stays in the cache (57 KB)" in done.stderr
     assert "assistant models rm voice --downloads" in done.stderr
     assert checkout.run("rm", "voice", "--downloads").stderr == "voice: removed\n"
     assert checkout.run("rm", "voice", "--downloads").returncode == 6

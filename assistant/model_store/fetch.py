@@ -105,7 +105,8 @@ class Fetcher:
             if name in self._store.installed() and self._store.status(name).state is State.READY:
                 raise UsageError(f"there is a model {name!r} already; remove it first with: assistant models rm {name}")
             origin = Origin(file=source.name, bytes=source.stat().st_size, sha256=manifests.sha256_of(source))
-            install(self._store, self._convert_gguf(name, "mnn", source, origin, choices, temp), temp)
+            manifest = self._convert_gguf(name, "mnn", source, origin, choices, temp)
+            install(self._store, msgspec.structs.replace(manifest, added_from=str(source.resolve())), temp)
         return self._outcome(name, "converted")
 
     def convert_again(self, name: str) -> Outcome:

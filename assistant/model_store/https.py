@@ -30,6 +30,10 @@ class _Broken(Exception):
     """The transfer ended early; worth another try from where it stopped."""
 
 
+class _Unreached(_Broken):
+    """Nobody was there to ask."""
+
+
 class _Restart(Exception):
     """What lies in the `.part` file cannot be continued."""
 
@@ -72,9 +76,15 @@ class Https:
             part.unlink(missing_ok=True)
             raise _not_the_file(url, str(error), advice) from None
         if why is not None:
+            said = f"{_shown(url)} did not arrive whole: {why}. Check the network"
+            if isinstance(why, _Unreached):
+                said = (
+                    f"{_shown(url)} cannot be had: its server cannot be reached ({why}). Go online, or check name"
+                    " service and proxy (https_proxy)"
+                )
             kept = part.stat().st_size if part.exists() else 0
             rest = f" {kept:,} of {size:,} bytes are kept, and the next run goes on from there." if kept else ""
-            raise FetchFailed(f"{_shown(url)} did not arrive whole: {why}. Check the network and run this again.{rest}")
+            raise FetchFailed(f"{said}, and run this again.{rest}")
         actual = sha256_of(part)
         if actual != sha256:
             part.unlink()
@@ -83,9 +93,9 @@ class Https:
             raise _not_the_file(url, f"its sha256 is {actual}, expected {sha256}", advice)
         part.replace(target)
 
-    def _fill(self, url: str, part: Path, size: int, update: Callable[[int, int], None]) -> str | None:
+    def _fill(self, url: str, part: Path, size: int, update: Callable[[int, int], None]) -> Exception | None:
         """Appends until the part has `size` bytes. Gives the reason why it has not, or None."""
-        why = "no attempt was made"
+        why: Exception = _Broken("no attempt was made")
         for attempt in range(self._tries):
             if attempt:
                 self._pause(min(2.0**attempt / 2, 8.0))
@@ -100,9 +110,9 @@ class Https:
                 return None
             except _Restart as error:
                 part.unlink(missing_ok=True)
-                why = str(error)
+                why = error
             except _Broken as error:
-                why = str(error)
+                why = error
         return why
 
     def _transfer(self, url: str, part: Path, have: int, size: int, update: Callable[[int, int], None]) -> None:
@@ -119,9 +129,10 @@ class Https:
                     _receive(response, file, start, size, update)
         except urllib.error.HTTPError as error:
             self._refused(url, error, have)
-        except (urllib.error.URLError, http.client.HTTPException, ssl.SSLError, TimeoutError, ConnectionError) as error:
-            reason = getattr(error, "reason", None) or error
-            raise _Broken(str(reason) or type(error).__name__) from None
+        except urllib.error.URLError as error:  # before the first byte
+            raise _Unreached(getattr(error.reason, "strerror", None) or str(error.reason)) from None
+        except (http.client.HTTPException, ssl.SSLError, TimeoutError, ConnectionError) as error:
+            raise _Broken(str(getattr(error, "reason", None) or error) or type(error).__name__) from None
 
     def _refused(self, url: str, error: urllib.error.HTTPError, have: int) -> None:
         error.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -59,7 +59,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     archive_sha256: str = ""
     """Digest of the archive that the files were unpacked from, if they were."""
     added_from: str = ""
-    """Where a model of the user's own was copied from."""
+    """Where a model of the user's own was copied or converted from."""
     format: int = FORMAT
 
     @property
@@ -154,6 +154,16 @@ def quick_check(folder: Path, manifest: Manifest, alive: Alive = lambda: None) -
     if newer:
         manifest = msgspec.structs.replace(manifest, files={**manifest.files, **newer})
     return None, manifest
+
+
+def distrusted(manifest: Manifest, found: Iterable[Problem]) -> Manifest:
+    """With times that no file has for those with a problem, so that each quick check reads them."""
+    files = {
+        one.file: msgspec.structs.replace(manifest.files[one.file], mtime_ns=-1)
+        for one in found
+        if one.file in manifest.files
+    }
+    return msgspec.structs.replace(manifest, files={**manifest.files, **files})
 
 
 def _wrong_content(

@@ -31,6 +31,11 @@ class Silent:
         del text
 
 
+def size_text(size: int) -> str:
+    """ "43.1 MB", "43 KB": bytes, as people read them."""
+    return f"{size / 1e6:.1f} MB" if size >= 100_000 else f"{-(-size // 1000)} KB"
+
+
 class Lines:
     """For logs and pipes: a line when a task starts, and nothing that overwrites itself."""
 
@@ -39,7 +44,7 @@ class Lines:
 
     @contextmanager
     def task(self, label: str, total: int) -> Iterator[Update]:
-        self.note(f"{label} ({total / 1e6:.1f} MB)" if total else label)
+        self.note(f"{label} ({size_text(total)})" if total else label)
         yield lambda done, total: None
 
     def note(self, text: str) -> None:

@@ -139,6 +139,21 @@ class ModelStore:
             raise self.absent(name)
         return list(manifests.problems(folder, manifest))
 
+    def repair(self, name: str, found: list[Problem]) -> str:
+        """The command that makes a model whole in which `verify` has found something.
+
+        From then on it is damaged for `open` and `status`, too, though its files' times have not changed: else that
+        command would leave it alone.
+        """
+        folder = self.path(name)
+        try:
+            manifest = manifests.read(folder)
+        except ModelDamaged:
+            return self.fix(name, None)
+        if manifest is not None:
+            self._refresh(folder, manifests.distrusted(manifest, found))
+        return self.fix(name, manifest)
+
     def fix(self, name: str, manifest: Manifest | None) -> str:
         """The command that makes a damaged model whole."""
         try:
@@ -147,12 +162,17 @@ class ModelStore:
             known = True  # the catalog is broken too; its own error comes with the command
         if manifest is not None and manifest.synthetic:
             return f"assistant models synth --shape {manifest.synthetic} --name {name}{_block(manifest)}"
-        if manifest is not None and manifest.added_from and not known:
+        if manifest is not None and manifest.added_from and not manifest.converted_from and not known:
             return f"assistant models add {shlex.quote(manifest.added_from)} --name {name}"
+        if manifest is None and not known:  # which says what it was made of
+            if name.startswith(SYNTHETIC):
+                return f"assistant models synth --shape {name.removeprefix(SYNTHETIC)}"
+            return f"assistant models rm {name}, and then add or convert again what it was made of"
         if known or manifest is None or manifest.converted_from is None:
             return f"assistant models fetch {name}"
         bits = f" --bits {manifest.choices.bits}" if manifest.choices.bits else ""
-        return f"assistant models convert {manifest.converted_from.file} --name {name}{bits}{_block(manifest)}"
+        source = shlex.quote(manifest.added_from or manifest.converted_from.file)
+        return f"assistant models convert {source} --name {name}{bits}{_block(manifest)}"
 
     def _checked(self, name: str, alive: Alive = lambda: None) -> tuple[Manifest | None, str]:
         """The manifest, unless it cannot be read, and what is wrong with the model; "" for nothing.

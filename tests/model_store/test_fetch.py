@@ -135,7 +135,7 @@ def test_a_users_own_gguf(here: World) -> None:
     assert here.store().open("mine").kind == "mnn-llm"
     assert here.fetcher().fetch("mine").action == "none"
     (here.models / "mine/llm.mnn").write_bytes(b"")
-    with pytest.raises(ModelError, match=r"assistant models convert mine\.gguf --name mine"):
+    with pytest.raises(ModelError, match=r"assistant models convert /.*/mine\.gguf --name mine"):
         here.fetcher().fetch("mine")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from assistant.errors import FetchFailed, ModelDamaged, ModelUnsupported, UsageE
 from assistant.messages import Stage
 from assistant.model_store.listing import rows
 from assistant.model_store.own import add
+from assistant.model_store.remove import remove
 from assistant.model_store.store import ModelInfo, State
 from tests.model_store.shop import VOICE, VOICE_JSON, World, world
 
@@ -65,6 +68,30 @@ def test_a_damaged_one_names_the_command_that_brings_it_back(here: World) -> Non
         here.store().open("mine")
     add(here.store(), folder, "mine")
     assert here.store().status("mine").state is State.READY
+
+
+def test_damage_that_shows_in_no_time_is_repaired_by_the_command_that_verify_names(here: World) -> None:
+    info = add(here.store(), put(here.top / "their own", VOSK), "mine")
+    file = info.path / "am/final.mdl"
+    before = file.stat()
+    file.write_bytes(bytes(before.st_size))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    found = here.store().verify("mine")
+    assert [problem.file for problem in found] == ["am/final.mdl"]
+    command = shlex.split(here.store().repair("mine", found))
+    assert command[:3] == ["assistant", "models", "add"]
+    assert here.store().status("mine").state is State.DAMAGED
+    add(here.store(), Path(command[3]), command[5])
+    assert here.store().verify("mine") == []
+
+
+def test_without_a_manifest_that_can_be_read_nobody_is_sent_in_circles(here: World) -> None:
+    info = add(here.store(), put(here.top / "their own", VOSK), "mine")
+    (info.path / "manifest.json").write_text("{")
+    found = here.store().verify("mine")
+    assert here.store().repair("mine", found).startswith("assistant models rm mine, and then add or convert")
+    remove(here.store(), here.cache, "mine")
+    assert here.store().installed() == []
 
 
 def test_what_is_none_of_them_is_refused_and_nothing_is_left(here: World) -> None:
