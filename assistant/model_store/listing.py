@@ -61,6 +61,6 @@ def _own(store: ModelStore, name: str) -> dict[str, Any]:
 def _origin(manifest: Manifest) -> str:
     if manifest.synthetic:
         return f"random weights in the shape of {manifest.synthetic}"
-    if manifest.added_from:
-        return f"copied from {manifest.added_from}"
-    return f"made from {manifest.converted_from.file}" if manifest.converted_from else ""
+    if manifest.converted_from:
+        return f"made from {manifest.converted_from.file}"
+    return f"copied from {manifest.added_from}" if manifest.added_from else ""
