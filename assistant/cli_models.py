@@ -5,21 +5,27 @@ A verb parses, calls the model store and prints; it decides nothing about models
 
 from __future__ import annotations
 
+import functools
 import shutil
 import sys
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from assistant.cli_output import emit, fail, reported, say
-from assistant.errors import AssistantError, ExitCode, ModelMissing, UsageError
+from assistant.errors import AssistantError, ExitCode, ModelMissing, ModelUnreachable, UsageError
 from assistant.model_store.progress import size_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assistant.disk import Alive
     from assistant.model_store.fetch import Fetcher, Outcome
     from assistant.model_store.store import ModelStore
+
+T = TypeVar("T")
 
 app = typer.Typer(help="Models on this machine: list, fetch, verify, convert, remove.", no_args_is_help=True)
 
@@ -38,7 +44,8 @@ def list_models(json_mode: JsonFlag = False) -> None:
     with reported(json_mode):
         from assistant.model_store.listing import rows
 
-        found = rows(_store())
+        store = _store()
+        found = _answered(store, lambda alive: rows(store, alive))
         if json_mode:
             emit({"models": found})
         else:
@@ -89,9 +96,9 @@ def verify(names: Names = None, json_mode: JsonFlag = False) -> None:
         store = _store()
         results = []
         missing: ModelMissing | None = None
-        for name in names or store.expected():
+        for name in names or _answered(store, lambda alive: store.expected()):
             try:
-                problems = store.verify(name)
+                problems = _answered(store, functools.partial(store.verify, name))
             except ModelMissing as error:  # the others are still to be read
                 results.append({"name": name, "ok": False, "problems": [{"file": "", "message": error.message}]})
                 if missing is not None and not json_mode:
@@ -213,6 +220,19 @@ def _store() -> ModelStore:
     from assistant.model_store.store import ModelStore
 
     return ModelStore.default()
+
+
+def _answered(store: ModelStore, work: Callable[[Alive], T]) -> T:
+    """Raises `ModelUnreachable` when the models' disk does not answer, and what `work` raises."""
+    from assistant import disk
+
+    try:
+        return disk.answered(work)
+    except TimeoutError as error:
+        raise ModelUnreachable(
+            f"{error} that holds the models ({store.models_dir}): look after it (the kernel's log may say more), then"
+            " try again"
+        ) from None
 
 
 def _fetcher(quiet: bool) -> tuple[Fetcher, ModelStore]:

@@ -88,7 +88,8 @@ def reported(json_mode: bool = False) -> Iterator[None]:
         fail(Cancelled("interrupted"), json_mode)
     except OSError as error:
         if not isinstance(error, BrokenPipeError):  # whoever read us has left, and wants to hear nothing
-            say(f"error: {error.strerror or error}")
+            where = f"{error.filename!s}: " if error.filename is not None and error.strerror else ""
+            say(f"error: {where}{error.strerror or error}")
         if sys.stdout is not None:
             _to_nowhere(sys.stdout)
         sys.exit(int(ExitCode.FAILED))

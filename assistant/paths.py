@@ -31,10 +31,17 @@ def _home() -> Path:
         return Path("/")
 
 
-def checkout() -> Path | None:
-    """The root of the source checkout that this package runs from, or None when it was installed."""
-    root = _PACKAGE.parent
-    return root if (root / "pyproject.toml").is_file() and (root / "models/catalog.toml").is_file() else None
+def checkout(package: Path = _PACKAGE) -> Path | None:
+    """The root of the source checkout that this package runs from, or None when it was installed.
+
+    Looks at names alone: `models` may be a disk of its own, which may not answer, or not be mounted now.
+    """
+    root = package.parent
+    try:
+        names = os.listdir(root)
+    except OSError:  # one that may be passed through, and not read
+        return None
+    return root if {"pyproject.toml", "models"} <= {*names} else None
 
 
 def environment_of_ours() -> dict[str, str]:

@@ -77,7 +77,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     # the microphone and the speaker of a daemon: it is handed the assistant that it speaks for
     "voice": ("errors", "messages", "query", "audio", "recordings", "stages.fork_client", "tasks", "voice"),
     # looks at everything, and starts nothing
-    "doctor": ("errors", "machine", "messages", "paths", "config", "api.client", "api.sockets", "audio.devices",
+    "doctor": ("errors", "machine", "messages", "paths", "config", "disk", "api.client", "api.sockets", "audio.devices",
                "audio.front_messages", "audio.stream_choice", "audio.wake_files", "memory_orchestrator", "model_store",
                "stages.base", "stages.intent_sentences", "stages.kv_files", "stages.mnn_cache", "stages.registry",
                "stages.tts_piper_cache", "stages.whisper_weights", "versions", "doctor"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from assistant.disk import Alive, Disk, Writes
+from assistant.disk import Alive, Disk, Writes, answered
 
 
 class Silent:
@@ -76,6 +76,24 @@ def test_work_that_shows_signs_of_life_may_take_longer() -> None:
         return "read"
 
     assert asyncio.run(Disk(0.2).ask("llm", long)) == "read"
+
+
+def test_without_an_event_loop_one_waits_no_longer_either(tmp_path: Path) -> None:
+    silent, begun = Silent(tmp_path), time.monotonic()
+    with pytest.raises(TimeoutError, match=r"not answered for 0\.1 s"):
+        answered(silent.read, 0.1)
+    assert time.monotonic() - begun < 1
+    silent.answers("")
+
+    def long(alive: Alive) -> str:
+        for _ in range(4):
+            time.sleep(0.05)
+            alive()
+        return "read"
+
+    assert answered(long, 0.15) == "read"
+    with pytest.raises(FileNotFoundError):
+        answered(lambda alive: (tmp_path / "none").read_text())
 
 
 def test_what_the_work_raises_is_raised() -> None:

@@ -149,6 +149,9 @@ KINDS: dict[str, Kind] = {
         "Without the list of models no model can be found or fetched.", "another installation of the assistant"
     ),
     "model-missing": Kind("The stage refuses all work until its model is here.", "`assistant models fetch NAME`"),
+    "model-unreachable": Kind(
+        "Its disk does not answer, or fails: questions are refused until it does.", "the kernel's log"
+    ),
     "model-damaged": Kind("An engine could crash on it or talk nonsense, so it is refused.", "the command named"),
     "model-outdated": Kind(
         "It works, but the catalog or the converter has moved on since it was made.", "`assistant models fetch NAME`"

@@ -19,9 +19,10 @@ from typing import NamedTuple
 
 from assistant.audio import wake_files
 from assistant.config import Config
+from assistant.disk import Alive, answered
 from assistant.doctor.findings import Finding
 from assistant.doctor.scene import Scene, mib, reinstall
-from assistant.errors import AssistantError, ModelError
+from assistant.errors import AssistantError, ModelError, ModelUnreachable
 from assistant.messages import STAGE_ORDER, Stage
 from assistant.model_store import manifest as manifests
 from assistant.model_store.derived import MARKER, Derived
@@ -59,34 +60,58 @@ def store_of(scene: Scene) -> ModelStore:
 
 
 def manifests_of(store: ModelStore) -> Iterator[tuple[str, Manifest]]:
-    """By name, of the models of this disk, whole or not; one that cannot be read is `look_at_models`' to tell."""
+    """By name, of the models of this disk, whole or not; one that cannot be read is `look_at_models`' to tell. Raises
+    `ModelUnreachable`."""
     for name in store.installed():
-        with contextlib.suppress(AssistantError):
+        try:
             manifest = manifests.read(store.path(name))
-            if manifest is not None:
-                yield name, manifest
+        except ModelUnreachable:
+            raise
+        except AssistantError:
+            continue
+        if manifest is not None:
+            yield name, manifest
 
 
 # --- models ---------------------------------------------------------------------------------------------------------
 def look_at_models(scene: Scene) -> Iterator[Finding]:
+    """Waits for a disk as long as it gives signs of life: models whose times have changed are read in full."""
+    try:
+        yield from answered(lambda alive: [*_models(scene, alive)])
+    except TimeoutError as error:
+        yield _unreachable(f"{error} that holds the models ({scene.places.models})")
+
+
+def _unreachable(found: str) -> Finding:
+    return Finding("model-unreachable", "problem", found, "sudo dmesg | tail -30")
+
+
+def _models(scene: Scene, alive: Alive) -> Iterator[Finding]:
     store = store_of(scene)
     try:
         _ = store.catalog
+        store.installed()
+    except ModelUnreachable as error:
+        yield _unreachable(error.message)
+        return
     except AssistantError as error:
         yield Finding("models-unreadable", "problem", error.message, reinstall())
         return
     needed = list(dict.fromkeys(wanted(scene.config)))
-    troubles = [finding for one in needed for finding in _model(store, one)]
+    troubles = [finding for one in needed for finding in _model(store, one, alive)]
     troubles += _wake_words(scene, store)
     yield from troubles
     if not troubles:
         yield Finding("models", "ok", ", ".join(one.model for one in needed) or "none is needed: servers do the work")
 
 
-def _model(store: ModelStore, one: Wanted) -> Iterator[Finding]:
+def _model(store: ModelStore, one: Wanted, alive: Alive) -> Iterator[Finding]:
     named = f"{one.setting} = {one.model!r}"
     try:
-        status = store.status(one.model)
+        status = store.status(one.model, alive)
+    except ModelUnreachable as error:
+        yield _unreachable(f"{named}: {error.message}")
+        return
     except AssistantError as error:  # no model of ours
         yield Finding("model-unfit", "problem", f"{named}: {error.message}", "assistant models list")
         return
@@ -150,7 +175,11 @@ def _wake_folders(own: str, store: ModelStore) -> Iterator[Path]:
 def look_at_caches(scene: Scene) -> Iterator[Finding]:
     """Compares no bytes: each start of a stage does that where there is a doubt."""
     store = store_of(scene)
-    mine = {cache.path: (cache, name) for name, cache in _expected(store, scene.places.cache)}
+    try:  # of models that cannot be seen, no cache is stale; `look_at_models` tells why
+        mine = answered(lambda alive: {at.path: (at, name) for name, at in _expected(store, scene.places.cache)})
+    except (ModelUnreachable, TimeoutError):
+        yield Finding("looked-too-long", "problem", f"caches: {store.models_dir} could not be seen", "see above")
+        return
     troubles, size = [], 0
     for folder in sorted(scene.places.cache.glob("*/*-*")):
         if not (_CACHE.fullmatch(folder.name) and folder.is_dir()):

@@ -170,8 +170,8 @@ def _room(folder: Path) -> str:
 def _to_fetch(scene: Scene) -> int:
     """Bytes of the models that are still to be fetched."""
     store = store_of(scene)
-    missing = {one.model for one in wanted(scene.config)} - {*store.installed()}
     try:
+        missing = {one.model for one in wanted(scene.config)} - {*store.installed()}
         return sum(entry.download_bytes for name in missing if (entry := store.catalog.find(name)) is not None)
     except AssistantError:  # the catalog cannot be read, which `look_at_models` tells
         return 0

@@ -1,4 +1,5 @@
-"""The catalog: what models there are and where each of their files comes from. Imports `errors` and `choices`.
+"""The catalog: what models there are and where each of their files comes from. Imports `errors`, `choices`
+and `reach`.
 
 Reads `models/catalog.toml` and checks it completely, so that the rest of the room may trust every path, size and
 digest in it. Never touches the network and never looks at installed models.
@@ -19,6 +20,7 @@ import msgspec
 
 from assistant.errors import ConfigError, ModelUnknown, UsageError
 from assistant.messages import Stage
+from assistant.model_store import reach
 from assistant.model_store.choices import OWN, Bits, Block, Choices, block_problem
 
 Kind = Literal["mnn-llm", "whisper-ct2", "piper", "piper-mnn", "vosk", "wake"]
@@ -120,10 +122,12 @@ class Catalog:
 
     @classmethod
     def load(cls, path: Path) -> Catalog:
-        """Raises `ConfigError` naming the file and what is wrong in it."""
+        """Raises `ConfigError` naming the file and what is wrong in it; `ModelUnreachable` when its disk fails."""
         try:
             return cls.parse(path.read_text("utf-8"))
         except (OSError, UnicodeDecodeError, ConfigError) as error:
+            if isinstance(error, OSError):
+                reach.check(error, path)
             raise ConfigError(f"model catalog {path}: {error}") from None
 
     @classmethod

@@ -6,15 +6,16 @@ from typing import Any
 
 from assistant.errors import ModelDamaged
 from assistant.model_store import manifest as manifests
-from assistant.model_store.manifest import Manifest
+from assistant.model_store.manifest import Alive, Manifest
 from assistant.model_store.store import ModelStore, State
 
 
-def rows(store: ModelStore) -> list[dict[str, Any]]:
+def rows(store: ModelStore, alive: Alive = lambda: None) -> list[dict[str, Any]]:
     """The catalog's models in its order, then the user's own; `bytes` on this disk, or what a download would be."""
     found = []
     for entry in store.catalog.entries():
-        status = store.status(entry.name)
+        alive()
+        status = store.status(entry.name, alive)
         size = store.open(entry.name).bytes if status.state is State.READY else entry.download_bytes
         found.append(
             {
@@ -32,12 +33,12 @@ def rows(store: ModelStore) -> list[dict[str, Any]]:
                 "reason": status.reason,
             }
         )
-    found += [_own(store, name) for name in store.installed() if store.catalog.find(name) is None]
+    found += [_own(store, name, alive) for name in store.installed() if store.catalog.find(name) is None]
     return found
 
 
-def _own(store: ModelStore, name: str) -> dict[str, Any]:
-    status = store.status(name)
+def _own(store: ModelStore, name: str, alive: Alive) -> dict[str, Any]:
+    status = store.status(name, alive)
     try:
         manifest = manifests.read(store.path(name))
     except ModelDamaged:

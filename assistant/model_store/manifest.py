@@ -1,4 +1,5 @@
-"""What a model directory says of itself: `manifest.json`. Imports `errors`, `messages`, `choices`, a rule of `catalog`.
+"""What a model directory says of itself: `manifest.json`. Imports `errors`, `messages`, `choices`, `reach`, a rule
+of `catalog`.
 
 Owns the hashing of files and the quick check before each load: size and modification time of every file, and its
 sha256 only when the time is not the recorded one. Never touches the network.
@@ -16,6 +17,7 @@ import msgspec
 
 from assistant.errors import ModelDamaged
 from assistant.messages import Stage
+from assistant.model_store import reach
 from assistant.model_store.catalog import relative_path
 from assistant.model_store.choices import OWN, Choices
 
@@ -105,13 +107,16 @@ def records_of(folder: Path, prefix: str = "") -> dict[str, FileRecord]:
 
 
 def read(folder: Path) -> Manifest | None:
-    """The manifest, or None when there is none. Raises `ModelDamaged` when it cannot be understood."""
+    """The manifest, or None when there is none. Raises `ModelDamaged` when it cannot be understood,
+    `ModelUnreachable` when its disk fails."""
     path = folder / FILE_NAME
     try:
         manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        if isinstance(error, OSError):
+            reach.check(error, path)
         raise ModelDamaged(f"{path} cannot be read: {error}") from None
     if manifest.format != FORMAT:
         raise ModelDamaged(f"{path} has format {manifest.format}; this version knows {FORMAT}")
@@ -131,10 +136,10 @@ def write(folder: Path, manifest: Manifest) -> None:
         temp.unlink(missing_ok=True)
 
 
-def problems(folder: Path, manifest: Manifest) -> Iterator[Problem]:
-    """Full check: reads every byte of every file."""
+def problems(folder: Path, manifest: Manifest, alive: Alive = lambda: None) -> Iterator[Problem]:
+    """Full check: reads every byte of every file. Raises `ModelUnreachable`."""
     for name, record in manifest.files.items():
-        found = _wrong_size(folder, name, record) or _wrong_content(folder, name, record)[0]
+        found = _wrong_size(folder, name, record) or _wrong_content(folder, name, record, alive)[0]
         if found is not None:
             yield found
 
@@ -173,6 +178,7 @@ def _wrong_content(
     try:
         now = record_of(folder / name, alive)
     except OSError as error:
+        reach.check(error, folder / name)
         return Problem(file=name, message=f"{name} cannot be read: {error.strerror}"), record
     if now.sha256 != record.sha256:
         return Problem(file=name, message=f"{name} has the right size, but its content has changed"), now
@@ -183,6 +189,7 @@ def _wrong_size(folder: Path, name: str, record: FileRecord) -> Problem | None:
     try:
         size = (folder / name).stat().st_size
     except OSError as error:
+        reach.check(error, folder / name)
         return Problem(file=name, message=f"{name} cannot be read: {error.strerror}")
     if size != record.bytes:
         return Problem(file=name, message=f"{name} has {size:,} bytes instead of {record.bytes:,}")

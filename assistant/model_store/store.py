@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shlex
 from enum import StrEnum
-from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -18,7 +17,7 @@ from assistant import paths
 from assistant.errors import AssistantError, ModelDamaged, ModelMissing
 from assistant.messages import Stage
 from assistant.model_store import manifest as manifests
-from assistant.model_store import versions
+from assistant.model_store import reach, versions
 from assistant.model_store.catalog import ArchiveSource, Catalog, Entry, check_name, unknown_model
 from assistant.model_store.manifest import Alive, Manifest, Problem
 
@@ -60,18 +59,26 @@ class ModelStore:
     def __init__(self, models_dir: Path, catalog_file: Path) -> None:
         self.models_dir = models_dir
         self._catalog_file = catalog_file
+        self._catalog: Catalog | None = None
 
     @classmethod
     def default(cls) -> ModelStore:
         return cls(paths.models_dir(), paths.catalog_file())
 
-    @cached_property
+    @property
     def catalog(self) -> Catalog:
-        """Raises `ModelMissing` where its folder has gone with its disk; `ConfigError` when it is no catalog."""
+        """Raises `ModelMissing` where its folder has gone with its disk, `ModelUnreachable` where that fails;
+        `ConfigError` when it is no catalog."""
+        if self._catalog is None:  # no lock: a disk may keep whoever reads it
+            self._catalog = self._read_catalog()
+        return self._catalog
+
+    def _read_catalog(self) -> Catalog:
         folder = self._catalog_file.parent
         try:
             there = bool(os.listdir(folder))
         except OSError as error:
+            reach.check(error, folder)
             raise ModelMissing(f"{folder} cannot be read ({error.strerror}): look after its disk") from None
         if not there:
             raise ModelMissing(f"{folder} is empty: mount its disk, or run scripts/setup")
@@ -85,7 +92,8 @@ class ModelStore:
 
         `alive` is called now and then while files are read.
 
-        Raises `ModelUnknown`, `ModelMissing` or `ModelDamaged`, each with what to do; `UsageError` for a bad name.
+        Raises `ModelUnknown`, `ModelMissing`, `ModelUnreachable` or `ModelDamaged`, each with what to do; `UsageError`
+        for a bad name.
         """
         manifest, wrong = self._checked(name, alive)
         if manifest is None or wrong:
@@ -102,10 +110,11 @@ class ModelStore:
             digest=manifest.digest,
         )
 
-    def status(self, name: str) -> Status:
-        """What `open` would find, without what to do; and whether the catalog or a converter has moved on since."""
+    def status(self, name: str, alive: Alive = lambda: None) -> Status:
+        """What `open` would find, without what to do; and whether the catalog or a converter has moved on since.
+        Raises `ModelUnreachable`."""
         try:
-            manifest, wrong = self._checked(name)
+            manifest, wrong = self._checked(name, alive)
         except ModelMissing:
             return Status(state=State.MISSING, reason="it is not on this disk")
         if manifest is None or wrong:
@@ -114,10 +123,14 @@ class ModelStore:
         return Status(state=State.OUTDATED, reason=reason) if reason else Status(state=State.READY)
 
     def installed(self) -> list[str]:
-        """Names of the folders that have a manifest, whole or not."""
-        if not self.models_dir.is_dir():
-            return []
-        found = (path.parent.name for path in self.models_dir.glob(f"*/{manifests.FILE_NAME}"))
+        """Names of the folders that have a manifest, whole or not. Raises `ModelUnreachable`."""
+        try:
+            if not self.models_dir.is_dir():
+                return []
+            found = [path.parent.name for path in self.models_dir.glob(f"*/{manifests.FILE_NAME}")]
+        except OSError as error:
+            reach.check(error, self.models_dir)
+            raise
         return sorted(name for name in found if not name.startswith("."))
 
     def knows(self, name: str) -> bool:
@@ -128,8 +141,9 @@ class ModelStore:
         """What should be whole on this disk: every model that is here, and those that the default settings need."""
         return sorted({*self.installed(), *(entry.name for entry in self.catalog.defaults())})
 
-    def verify(self, name: str) -> list[Problem]:
-        """Reads every byte. Raises `ModelUnknown` or `ModelMissing`; an unreadable manifest is a problem."""
+    def verify(self, name: str, alive: Alive = lambda: None) -> list[Problem]:
+        """Reads every byte. Raises `ModelUnknown`, `ModelMissing` or `ModelUnreachable`; an unreadable manifest is a
+        problem."""
         folder = self.path(name)
         try:
             manifest = manifests.read(folder)
@@ -137,7 +151,7 @@ class ModelStore:
             return [Problem(file=manifests.FILE_NAME, message=error.message)]
         if manifest is None:
             raise self.absent(name)
-        return list(manifests.problems(folder, manifest))
+        return list(manifests.problems(folder, manifest, alive))
 
     def repair(self, name: str, found: list[Problem]) -> str:
         """The command that makes a model whole in which `verify` has found something.
@@ -189,6 +203,7 @@ class ModelStore:
         try:
             problem, current = manifests.quick_check(folder, manifest, alive)
         except OSError as error:  # a disk that goes away between two looks
+            reach.check(error, folder)
             return manifest, f"{folder} cannot be read: {error.strerror}"
         if problem is not None:
             return manifest, problem.message

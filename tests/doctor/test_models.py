@@ -63,6 +63,29 @@ def test_a_damaged_model_is_named_with_what_repairs_it(machine: Machine, data: b
     assert finding.fix == "assistant models fetch mouth"
 
 
+@pytest.mark.parametrize("file", ["mouth/weights", "mouth/manifest.json"])
+def test_a_disk_that_fails_is_no_damage(machine: Machine, file: str) -> None:
+    (machine.places.models / file).unlink()
+    (machine.places.models / file).symlink_to("/proc/self/mem")  # which gives EIO
+    manifest = machine.places.models / "mouth/manifest.json"
+    if file.endswith("weights"):  # its size, too, is what the manifest says
+        told = json.loads(manifest.read_text())
+        told["files"]["weights"]["bytes"] = 0
+        manifest.write_text(json.dumps(told))
+    found = look(look_at_models, machine.scene(*TINY))
+    assert "Input/output error" in found["model-unreachable"].found
+    assert "model-damaged" not in found
+
+
+def test_models_that_cannot_be_seen_make_no_cache_stale(machine: Machine) -> None:
+    days_ago(prepared(machine), 20)
+    (machine.places.models / "brain/manifest.json").unlink()
+    (machine.places.models / "brain/manifest.json").symlink_to("/proc/self/mem")
+    found = look(look_at_caches, machine.scene(*TINY))
+    assert "cache-stale" not in found
+    assert "could not be seen" in found["looked-too-long"].found
+
+
 def test_a_manifest_that_is_no_manifest_is_damage(machine: Machine) -> None:
     (machine.places.models / "mouth/manifest.json").write_text("{")
     assert "manifest.json" in look(look_at_models, machine.scene(*TINY))["model-damaged"].found

@@ -155,7 +155,7 @@ def test_models_on_a_disk_that_is_slow_and_then_goes_away_and_comes_back(long_fo
             disk.write_text("gone")
             failed = world.ask(QUESTION).error
             assert failed is not None
-            assert failed.code in ("model-damaged", "model-missing", "engine-failed", "stage-died"), failed
+            assert failed.code in ("model-unreachable", "engine-failed", "stage-died"), failed
             assert world.process.poll() is None
             disk.write_text("0")
             assert until(lambda: world.ask(QUESTION).outcome == Outcome.ANSWERED, 20)
