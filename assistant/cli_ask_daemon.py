@@ -115,7 +115,7 @@ def answer(asked: Request, client: Client) -> Answer:
     found: wire.Report | None = None
     with _interruptible():
         try:
-            with opened_sink(config, asked.out, asked.speak) as sink:
+            with opened_sink(config, asked) as sink:
                 try:
                     pcm = _question(asked)
                 except (BadAudio, BadText) as error:

@@ -43,7 +43,7 @@ async def answer(asked: Request, sets: list[str]) -> Answer:
     found: Answer | None = None
     try:
         async with Assistant(config, emit=follow) as assistant:
-            with opened_sink(config, asked.out, asked.speak) as sink:
+            with opened_sink(config, asked) as sink:
                 query = Query(
                     text=asked.text,
                     pcm=functools.partial(recording, asked.wav) if asked.wav is not None else None,

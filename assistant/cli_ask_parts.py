@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assistant import cli_output
-from assistant.errors import Cancelled, DeviceError
+from assistant.errors import BadAudio, BadText, Cancelled, DeviceError
 
 if TYPE_CHECKING:
     from assistant.audio.devices import Speaker
@@ -54,7 +54,6 @@ def interrupted(report: QueryReport) -> Answer:
 def recording(wav: str) -> bytes:
     """s16le mono 16 kHz of a file, or of standard input (-). Raises `BadAudio`."""
     from assistant.audio.formats import read_audio
-    from assistant.errors import BadAudio
 
     if wav != "-":
         return read_audio(Path(wav)).pcm
@@ -67,25 +66,43 @@ def recording(wav: str) -> bytes:
 
 
 @contextlib.contextmanager
-def opened_sink(config: Config, out: Path | None, speak: bool) -> Iterator[WavWriter | Speaker | None]:
+def opened_sink(config: Config, asked: Request) -> Iterator[WavWriter | Speaker | None]:
     """Where the answer is spoken: the file, else the speaker, else nowhere. Raises `DeviceError` at once, before
-    anybody waits for an answer that cannot be spoken."""
+    anybody waits for an answer that cannot be spoken; a question that is none has no answer, and fails of itself."""
     from assistant.audio.devices import Speaker, output_device
     from assistant.audio.wav_writer import WavWriter
 
-    if not speak or (out is None and not config.audio.enabled):
+    if not asked.speak or (asked.out is None and not config.audio.enabled):
         yield None
-    elif out is not None:
-        with WavWriter(out) as writer:
+    elif asked.out is not None:
+        with WavWriter(asked.out) as writer:
             yield writer
     else:
         try:
             device = output_device(config.audio.output)
-        except DeviceError as error:  # here, there is another way
+        except DeviceError as error:
+            if _is_none(asked):
+                yield None
+                return
+            # here, there is another way
             advice = "or say --out FILE.wav for a file, --no-speech for the text alone"
             raise DeviceError(f"{error.message}; {advice}", code=error.code) from None
         with Speaker(device) as speaker:
             yield speaker
+
+
+def _is_none(asked: Request) -> bool:
+    """Of what can be known without waiting: nobody is kept talking into a pipe for it."""
+    from assistant.query import checked_text
+
+    try:
+        if asked.wav is None:
+            checked_text(asked.text or "")
+        elif asked.wav != "-":
+            recording(asked.wav)
+    except (BadAudio, BadText):
+        return True
+    return False
 
 
 def tell_fallback(data: Mapping[str, Any]) -> None:

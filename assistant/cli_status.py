@@ -33,7 +33,7 @@ def _lines(told: Status) -> list[str]:
         memory[-1] += f" ({', '.join(told.pressure.reasons)})"
     queries = "1 query" if told.queries == 1 else f"{told.queries} queries"
     return [
-        f"{told.state}; {queries} since {_age(told.uptime_s)}",
+        f"{told.state}; {queries} since its start {_age(told.uptime_s)} ago",
         f"version {told.version}, process {told.pid}",
         *memory,
         *(cli_voice.lines(told.voice) if told.voice is not None else ["no microphone and no speaker (audio.enabled)"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 
 import pytest
@@ -38,6 +39,18 @@ def test_a_question_without_a_speaker_is_told_what_else_there_is() -> None:
     with Place() as place:
         place.environ |= {"ASSISTANT_AUDIO_ENABLED": "true", "ASSISTANT_AUDIO_OUTPUT": "nothing of the kind"}
         assert "or say --out FILE.wav for a file" in place.run("ask", "what time is it", code=7).stderr
+        # what is wrong with the question comes first, with its report: without it there is nothing to be spoken
+        told = place.json("ask", "--wav", "none.wav", code=2)
+        assert (told["outcome"], told["error"]["code"]) == ("failed", "audio-missing")
+
+
+def test_a_question_that_is_none_needs_no_speaker_at_a_daemon_either() -> None:
+    def scenario(place: Place, backend: Backend) -> None:
+        place.environ |= {"ASSISTANT_AUDIO_ENABLED": "true", "ASSISTANT_AUDIO_OUTPUT": "nothing of the kind"}
+        assert place.json("ask", "--wav", "none.wav", code=2)["error"]["code"] == "audio-missing"
+        assert place.json("ask", " ", code=2)["error"]["code"] == "text-empty"
+
+    beside(scenario)
 
 
 def test_an_answer_that_cannot_be_written_is_ended_at_the_daemon_and_reported() -> None:
@@ -93,6 +106,7 @@ def test_each_verb_reaches_the_voice_and_tells_what_came_of_it() -> None:
         assert voice.muted
         voice.microphone = LOST
         told = place.run("status").stdout
+        assert re.match(r"\w+; \d+ quer(y|ies) since its start \d+ s ago\n", told)
         assert "muted; wakes at hey_jarvis" in told
         assert "microphone lost: no microphone was found; plug one in" in told
         assert "speaker d (48000 Hz, 1 ch); volume 40 %" in told
