@@ -116,15 +116,28 @@ def each(item: str) -> list[str]:
     return list(dict.fromkeys(one for one in found if one)) or [item]
 
 
+_NO_THING = re.compile(
+    r"(?:\W*\b(?:an?|the|my|our|your|some|any|more|another|few|of|and|on|off|to|please|it|them|that|those|this|these|ones?"
+    r"|add|put|get|buy|need|take|remove|check|tick|cross|delete|(?:some|any)?things?|items?|stuff)\b)+\W*",
+    re.I,
+)
+"""Words that name nothing one could buy, alone or together: what is heard of "add a [milk] to my list"."""
+
+
+def _named(item: str) -> list[str]:
+    """The things of an item, one by one; none where nothing is named."""
+    return [one for one in each(item) if item and not _NO_THING.fullmatch(one)]
+
+
 @skill("HassShoppingListAddItem")
 async def add(slots: Slots, context: Context) -> str:
     """ "Milk is on your shopping list." """
-    item = text(slots, "item", MOST_LENGTH)
+    items = _named(text(slots, "item", MOST_LENGTH))
     if context.shopping is None:
         return NO_LIST
-    if not item or item.lower() in ("add", "put", "something", "an item", "it"):
+    if not items:
         raise Missing("item", "What shall I put on the list?")
-    items, fresh = each(item), False
+    fresh = False
     try:
         for one in items:
             fresh |= await context.shopping.add(one)
@@ -139,15 +152,15 @@ async def add(slots: Slots, context: Context) -> str:
 @skill("HassShoppingListCompleteItem")
 async def complete(slots: Slots, context: Context) -> str:
     """ "Took milk off your shopping list." """
-    item = text(slots, "item", MOST_LENGTH)
+    items = _named(text(slots, "item", MOST_LENGTH))
     if context.shopping is None:
         return NO_LIST
-    if not item:
+    if not items:
         raise Missing("item", "What shall I take off the list?")
     taken: list[str] = []
     absent: list[str] = []
     try:
-        for one in each(item):
+        for one in items:
             found = await context.shopping.complete(one)
             (taken if found else absent).append(found or one)
     except OSError as error:

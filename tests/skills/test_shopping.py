@@ -58,11 +58,28 @@ def test_what_is_asked_for(path: Path, intent: str, slots: dict[str, Any]) -> No
     assert caught.value.slot == "item"
 
 
+@pytest.mark.parametrize("intent", ["HassShoppingListAddItem", "HassShoppingListCompleteItem"])
+@pytest.mark.parametrize("item", ["a", "add a", "The", "put it", "take a", "some more", "add an item", "those"])
+def test_words_that_name_nothing_are_no_item(path: Path, intent: str, item: str) -> None:
+    with pytest.raises(Missing):
+        said(path, intent, item=item)
+    assert said(path, "AssistantShoppingListRead") == "Your shopping list is empty."
+
+
+def test_of_several_things_those_that_are_named_are_taken(path: Path) -> None:
+    assert said(path, "HassShoppingListAddItem", item="milk and a") == "Milk is on your shopping list."
+
+
+@pytest.mark.parametrize("item", ["a one litre bottle", "7 up", "thé", "some of the good stuff", "우유"])
+def test_words_that_name_something_among_them_are(path: Path, item: str) -> None:
+    assert "on your shopping list" in said(path, "HassShoppingListAddItem", item=item)
+
+
 def test_a_long_list_is_not_read_to_its_end(path: Path) -> None:
     for number in range(MOST_ITEMS):
         asyncio.run(FileList(path).add(f"thing {number}"))
     assert said(path, "AssistantShoppingListRead").endswith("thing 11 and 188 more.")
-    assert said(path, "HassShoppingListAddItem", item="one more").startswith(f"There are {MOST_ITEMS} things")
+    assert said(path, "HassShoppingListAddItem", item="bread").startswith(f"There are {MOST_ITEMS} things")
 
 
 def test_a_damaged_file_is_kept_and_the_list_begins_anew(path: Path) -> None:
