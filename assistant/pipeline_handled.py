@@ -17,6 +17,7 @@ __all__ = ["Done", "Missing", "carry_out", "protected"]
 _HINDRANCES = {
     "later": "I can only do that at once, not at another time. I can set a timer for you.",
     "except": "I cannot leave anything out. Name each thing that you want, please.",
+    "sum": "I do not calculate within a command. Say the number itself, please.",
 }
 """Slots of what would be done wrongly (`nlu.caution`), and what the user is told instead."""
 _THING = ("name", "area", "floor", "domain", "device_class")

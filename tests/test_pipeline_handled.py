@@ -51,6 +51,15 @@ def test_a_command_that_nobody_carries_out_is_told_and_no_question() -> None:
     assert reply("OfMyOwnFile", Handlers()) == Done("No program is connected that can do that.")
 
 
+@pytest.mark.parametrize("hindrance", ["later", "except", "sum"])
+def test_what_would_be_done_wrongly_is_done_by_nobody(hindrance: str) -> None:
+    handlers = Handlers(HassSetVolume="Done.")
+    told = reply("HassSetVolume", handlers, volume_level=5, **{hindrance: 1})
+    assert told.reply is not None
+    assert told.reply.startswith(("I can only", "I cannot", "I do not calculate"))
+    assert handlers.asked == []
+
+
 def test_another_program_is_asked_and_what_it_leaves_is_ours() -> None:
     handlers = Handlers(HassTurnOn="Done.")
     assert reply("HassTurnOn", handlers) == Done("Done.")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from assistant.nlu import sums
+
 SWITCHES = frozenset({"HassTurnOn", "HassTurnOff"})
 FOR_SEVERAL = SWITCHES | {"HassLightSet"}
 """What may be meant of many things at once."""
@@ -13,6 +15,7 @@ _DOERS = FOR_SEVERAL | {
     "HassMediaNext", "HassMediaPrevious", "HassMediaPlayerMute", "HassMediaPlayerUnmute", "HassSetVolume",
     "HassSetVolumeRelative",
 }  # fmt: skip
+_NUMBERED = frozenset({"HassSetVolume", "HassSetVolumeRelative", "HassLightSet", "HassClimateSetTemperature"})
 _NEVER = re.compile(
     r"\s*(?:(?:please|no|hey|and|but|so|just|ok|okay|you)[\s,]+)*"
     r"(?:never|do not|don'?t|must not|should not|shouldn'?t)\s+(?:you\s+|ever\s+|dare\s+|please\s+|to\s+)*"
@@ -63,6 +66,16 @@ def later(intent: str, text: str) -> bool:
 def leaves_out(intent: str, text: str) -> bool:
     """ "All lights except the desk lamp"."""
     return intent in FOR_SEVERAL and _EXCEPT.search(text) is not None
+
+
+def calculates(intent: str, text: str, language: str = "en", *, exact: bool = False) -> bool:
+    """Whether a number of it would have to be calculated first: "ten to the power of nine minutes", "up by minus five".
+    In any language. `exact`: it was a template's, and those of steps have a verb that says which way."""
+    if intent not in _NUMBERED and not intent.endswith("Timer"):
+        return False
+    if exact and intent == "HassSetVolumeRelative" and sums.negative(text, language):
+        return True
+    return sums.changed(text, language) or sums.backwards(text, language)
 
 
 _ROOM = re.compile(r"\bin (?:the |my |our )([a-z]+(?: [a-z]+)?)(?: please)?[.!]?$", re.I)

@@ -114,6 +114,11 @@ _KO = _Words(
 _LANGUAGES = {"en": _EN, "de": _DE, "fr": _FR, "zh": _ZH, "ko": _KO}
 
 
+def orders(text: str) -> bool:
+    """Whether an English sentence begins as a command does."""
+    return _EN.orders is not None and _EN.orders.match(text) is not None
+
+
 def requests(text: str, one: One, language: str = "en") -> list[IntentMatch]:
     """The requests of a sentence: commands in their order, and behind them at most one question (`name` None), whose
     `text` is what the LLM shall be asked. `one` says what a sentence means by itself; it is asked a few times."""

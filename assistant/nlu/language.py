@@ -20,7 +20,7 @@ class Language:
     """The words of one language; all lower case, without accents lost."""
 
     small: Mapping[str, int]
-    """0 to 99, as far as one word says it ("twenty", "dreiundzwanzig")."""
+    """0 to 999, as far as one word says it ("twenty", "dreiundzwanzig", "zweihundertfünf")."""
     hundred: frozenset[str] = frozenset()
     powers: Mapping[str, int] = field(default_factory=dict)
     """thousand, million: what stands before them multiplies."""
@@ -82,17 +82,23 @@ _EINS = word_list("null eins zwei drei vier fünf sechs sieben acht neun zehn el
                   " sechzehn siebzehn achtzehn neunzehn")  # fmt: skip
 _ZEHNER = word_list("zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig")
 
+
+def _german() -> dict[str, int]:
+    """0 to 999; what is written in one word cannot be read as several."""
+    below = {word: value for value, word in enumerate(_EINS)} | {"zwo": 2}
+    for tens, ten in enumerate(_ZEHNER, 2):
+        below[ten] = 10 * tens
+        below |= {f"{one.replace('eins', 'ein')}und{ten}": 10 * tens + ones for ones, one in enumerate(_EINS[1:10], 1)}
+    below |= {word.replace("ß", "ss"): value for word, value in below.items()}
+    words = dict(below)
+    for hundreds, hundred in enumerate(("hundert", *(f"{one}hundert" for one in ("ein", *_EINS[2:10])))):
+        whole = 100 * max(1, hundreds)
+        words |= {hundred: whole} | {f"{hundred}{word}": whole + value for word, value in below.items() if value}
+    return words
+
+
 GERMAN = Language(
-    small={
-        **{word: value for value, word in enumerate(_EINS)},
-        "zwo": 2,
-        **{word: 10 * value for value, word in enumerate(_ZEHNER, 2)},
-        **{
-            f"{one.removesuffix('s') if one == 'eins' else one}und{ten}": 10 * tens + ones
-            for tens, ten in enumerate(_ZEHNER, 2)
-            for ones, one in enumerate(_EINS[1:10], 1)
-        },
-    },
+    small=_german(),
     hundred=frozenset({"hundert"}),
     powers={"tausend": 1000},
     a=frozenset({"ein", "eine", "einen", "einer", "einem"}),

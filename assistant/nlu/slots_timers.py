@@ -39,7 +39,8 @@ def timer_slots(intent: str, words: list[str], language: Language) -> Slots:
     slots = {}
     if changed:
         amount, which = _amount(words, spans, which, language)
-        slots |= amount.absolute().slots() if amount else {}
+        less = intent == "HassDecreaseTimer"  # "the pasta timer minus five minutes"
+        slots |= (amount.absolute() if less else amount).slots() if amount else {}
     if which is not None:
         slots |= which.slots("start_")
     name = timer_name(words, spans, new=False)
@@ -51,7 +52,7 @@ def duration_answer(words: list[str], language: Language) -> Slots | None:
     spans = durations(words, language)
     if spans:
         return spans[-1].slots()
-    found = numbers(words, language)
+    found = [number for number in numbers(words, language) if not number.percent]  # "volume to 20 percent"
     return _minutes(found[-1]).slots() if found else None
 
 

@@ -7,6 +7,7 @@ his own intents are compared in the encoder's space. Languages that the encoder 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,11 +20,12 @@ from assistant.nlu.house import House
 from assistant.nlu.several import each_of
 from assistant.nlu.slots import slots_of
 from assistant.stages.base import EngineConfig, EngineInfo
-from assistant.stages.intent_encoder import Prototypes, SentenceClassifier, plain
+from assistant.stages.intent_encoder import NONE, Prototypes, SentenceClassifier, plain
 from assistant.stages.intent_templates import (
     Options,
     Templates,
     answered,
+    counted,
     is_short,
     normalise,
     options_of,
@@ -33,6 +35,10 @@ from assistant.stages.intent_templates import (
 ENGLISH = "en"
 CONTRADICTED = 0.7
 """So sure the encoder must be that something else is meant, to overrule a template in which words may be anything."""
+
+
+_NUMBERS = ("duration", "hours", "minutes", "seconds", "volume_level", "volume_step", "brightness", "temperature")
+_IT = re.compile(r"\b(?:it|that|this)\b", re.I)
 
 
 class ClassifierOptions(Options, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -91,7 +97,8 @@ class ClassifierIntent:
     def run(self, request: IntentRequest) -> Iterator[IntentMatch]:
         loaded = self._loaded
         assert loaded is not None, "load comes first"
-        completed = answered(request, loaded.templates, loaded.house)
+        another = self._orders_another(request, loaded.encoder)
+        completed = None if another else answered(request, loaded.templates, loaded.house)
         if completed is not None:
             yield completed
             return
@@ -101,8 +108,19 @@ class ClassifierIntent:
             if match.name is not None and match.score < 1:  # "turn off the tv and the heater" are two
                 each = each_of(match.name, match.text, match.slots, loaded.house)
             for slots in each:
-                one = msgspec.structs.replace(match, slots=slots)
+                one = counted(msgspec.structs.replace(match, slots=slots), loaded.templates.language)
                 yield cautious(one) if english else one
+
+    def _orders_another(self, request: IntentRequest, encoder: SentenceClassifier | None) -> bool:
+        """Whether it is a whole new command, though it has a number, which was asked for. Without a verb, and of "it",
+        it is the answer."""
+        pending, text = request.pending, request.text
+        if pending is None or request.wanted not in _NUMBERS or encoder is None or not is_short(text):
+            return False
+        if not compound.orders(text) or _IT.search(text):
+            return False
+        name, sure = encoder.classify(text).ranking[0]
+        return name != NONE and sure >= CONTRADICTED and _kind(name) != _kind(pending.name or "")
 
     def close(self) -> None:
         self._loaded = None
@@ -149,6 +167,11 @@ def cautious(match: IntentMatch) -> IntentMatch:
     if kind := caution.kind(name, match.text, slots):
         slots["domain"] = kind
     return msgspec.structs.replace(match, slots=slots)
+
+
+def _kind(name: str) -> str:
+    """ "Add five minutes" is an answer to "for how long?", too."""
+    return "Timer" if name.endswith("Timer") else name.removesuffix("Relative")
 
 
 def _bare(text: str) -> str:

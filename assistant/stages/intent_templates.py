@@ -18,7 +18,7 @@ from hassil.intents import Intents
 from assistant.errors import ConfigError
 from assistant.language_code import base_of
 from assistant.messages import IntentMatch, IntentRequest
-from assistant.nlu import compound
+from assistant.nlu import caution, compound
 from assistant.nlu.house import House
 from assistant.nlu.slots import answer_to, slots_of
 from assistant.nlu.words import APOSTROPHES
@@ -124,7 +124,8 @@ class TemplateIntent:
         if completed is not None:
             yield completed
             return
-        yield from compound.requests(request.text, self._match, templates.language)
+        for match in compound.requests(request.text, self._match, templates.language):
+            yield counted(match, templates.language)
 
     def _match(self, text: str) -> IntentMatch:
         assert self._templates is not None, "load comes first"
@@ -145,6 +146,8 @@ def answered(request: IntentRequest, templates: Templates, house: House) -> Inte
     found = answer_to(pending.name, request.wanted, request.text, house, templates.language)
     if not found:
         return None
+    if caution.calculates(pending.name, request.text, templates.language):
+        found = {}  # it is asked again
     return IntentMatch(
         name=pending.name,
         score=pending.score,
@@ -163,6 +166,14 @@ def refined(match: IntentMatch, house: House, language: str) -> IntentMatch:
     # "play some music" looks for nothing, and "play songs by queen" for no song called "s by queen"
     kept = set(match.slots) - {"search_query", "media_class"}
     return msgspec.structs.replace(match, slots=slots) if kept <= set(slots) else match
+
+
+def counted(match: IntentMatch, language: str) -> IntentMatch:
+    """With what keeps a command from being done whose number would have to be calculated."""
+    exact = match.source == "template"
+    if match.name is None or not caution.calculates(match.name, match.text, language, exact=exact):
+        return match
+    return msgspec.structs.replace(match, slots={**match.slots, "sum": 1})
 
 
 def options_of(config: EngineConfig, shape: type[Shape]) -> Shape:

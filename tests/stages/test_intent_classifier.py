@@ -116,6 +116,26 @@ def test_what_was_asked_for_completes_the_command(engine: ClassifierIntent) -> N
     assert none.name is None
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "slots"),
+    [
+        ("set the volume to -20 percent", "HassSetVolume", {"volume_level": -20}),
+        ("set the volume to minus 20", "HassSetVolume", {"volume_level": -20}),
+        ("turn the volume down to about 20", "HassSetVolume", {"volume_level": 20}),
+        ("set it to five minutes", "HassStartTimer", {"minutes": 5}),
+        ("add five minutes", "HassStartTimer", {"minutes": 5}),
+        ("-5", "HassStartTimer", {"minutes": -5}),
+        ("ten to the power of nine minutes", "HassStartTimer", {}),  # it is asked again
+    ],
+)
+def test_a_whole_command_is_no_answer_though_it_has_a_number(
+    engine: ClassifierIntent, text: str, name: str, slots: dict[str, object]
+) -> None:
+    pending = IntentMatch(name="HassStartTimer", score=0.9, source="classifier", text="a timer")
+    (match,) = ask(engine, text, pending=pending, wanted="duration")
+    assert (match.name, match.slots) == (name, slots)
+
+
 # --- the user's intents ---------------------------------------------------------------------------------------------
 def test_an_intent_of_the_users_is_understood_by_its_examples(tmp_path: Path) -> None:
     (tmp_path / "en").mkdir()
@@ -187,6 +207,12 @@ _SHARED = made()
         ("in ten minutes turn off the kitchen lamp", "HassTurnOff", "later"),
         ("turn off all the lights except the desk lamp", "HassTurnOff", "except"),
         ("turn off the kitchen lamp", "HassTurnOff", None),
+        ("set a timer for ten to the power of nine minutes", "HassStartTimer", "sum"),
+        ("set a timer for 5 minutes minus 3 minutes", "HassStartTimer", "sum"),
+        ("set a timer for 1 hour -10 minutes", "HassStartTimer", "sum"),
+        ("set the volume to half of 50 percent", "HassSetVolume", "sum"),
+        ("turn the volume up by -5 percent", "HassSetVolumeRelative", "sum"),
+        ("set a timer for half of an hour", "HassStartTimer", None),
     ],
 )
 def test_nothing_is_done_that_was_not_wanted_so(
@@ -194,4 +220,4 @@ def test_nothing_is_done_that_was_not_wanted_so(
 ) -> None:
     (match,) = ask(engine, text)
     assert match.name == name
-    assert {"later", "except"} & set(match.slots) == ({hindrance} if hindrance else set())
+    assert {"later", "except", "sum"} & set(match.slots) == ({hindrance} if hindrance else set())

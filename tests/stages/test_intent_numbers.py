@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from assistant.nlu.language import GERMAN
+from assistant.nlu.numbers import numbers
 from assistant.nlu.vocabulary import INTENTS
 from assistant.stages.intent_numbers import MOST, in_digits
 from assistant.stages.intent_templates import TemplateIntent
@@ -17,6 +19,11 @@ LAMP = {"name": ["kitchen lamp"]}
 @pytest.fixture(scope="module")
 def engine() -> TemplateIntent:
     return made(language="en", intents=list(INTENTS), names=LAMP)
+
+
+@pytest.fixture(scope="module")
+def german() -> TemplateIntent:
+    return made(language="de", intents=list(INTENTS))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +50,15 @@ def engine() -> TemplateIntent:
         ("set the temperature to 200 degrees", "HassClimateSetTemperature", {"temperature": 200}),
         ("play one hundred and one dalmatians", "HassMediaSearchAndPlay",
          {"search_query": "one hundred and one dalmatians"}),
-        (f"set a timer for {100 * MOST} minutes", None, {}),
+        ("set a timer for -5 minutes", "HassStartTimer", {"minutes": -5}),
+        ("set a timer for minus five minutes", "HassStartTimer", {"minutes": -5}),
+        ("set a timer for 99999999999 hours", "HassStartTimer", {"hours": 99999999999}),
+        (f"set a timer for {100 * MOST} minutes", "HassStartTimer", {"minutes": MOST}),
+        ("set a timer for 1 hour -10 minutes", "HassStartTimer", {"hours": 1, "minutes": -10, "sum": 1}),
+        ("set the volume to minus 20 percent", "HassSetVolume", {"volume_level": -20}),
+        ("set the volume to 1000000000 percent", "HassSetVolume", {"volume_level": 10**9}),
+        ("decrease the volume by -5 percent", "HassSetVolumeRelative", {"volume_step": 5, "sum": 1}),
+        ("volume minus ten", None, {}),
     ],
 )  # fmt: skip
 def test_a_number_that_no_list_holds(engine: TemplateIntent, text: str, name: str | None, slots: object) -> None:
@@ -57,6 +72,35 @@ def test_a_number_that_no_list_holds(engine: TemplateIntent, text: str, name: st
 )
 def test_in_other_languages(language: str, text: str, minutes: int) -> None:
     assert ask(made(language=language, intents=["HassStartTimer"]), text).slots == {"minutes": minutes}
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "slots"),
+    [
+        ("stelle einen Timer auf vierhundertsiebenunddreißig Minuten", "HassStartTimer", {"minutes": 437}),
+        ("stelle einen Timer auf hundertdreissig Minuten", "HassStartTimer", {"minutes": 130}),
+        ("stelle einen Timer auf zweihundert Minuten", "HassStartTimer", {"minutes": 200}),
+        ("stelle einen Timer auf fünf Minuten", "HassStartTimer", {"minutes": 5}),
+        ("stelle einen Timer auf -5 Minuten", "HassStartTimer", {"minutes": -5}),
+        ("stelle einen Timer auf minus fünf Minuten", "HassStartTimer", {"minutes": -5}),
+        ("stelle einen Timer auf 99999999999 Stunden", "HassStartTimer", {"hours": 99999999999}),
+        ("Lautstärke auf 1000000000 Prozent", "HassSetVolume", {"volume_level": 10**9}),
+        ("Lautstärke auf hundertfünfzig Prozent", "HassSetVolume", {"volume_level": 150}),
+        ("erhöhe die Lautstärke um -10 Prozent", "HassSetVolumeRelative", {"volume_step": -10, "sum": 1}),
+    ],
+)
+def test_in_german(german: TemplateIntent, text: str, name: str, slots: object) -> None:
+    match = ask(german, text)
+    assert (match.name, match.slots) == (name, slots)
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [("hundert", 100), ("hunderteins", 101), ("einhundertzwei", 102), ("neunhundertneunundneunzig", 999),
+     ("dreißig", 30), ("dreissig", 30), ("einundzwanzig", 21), ("siebenhundert", 700), ("zwo", 2)],
+)  # fmt: skip
+def test_german_words_of_numbers(word: str, value: int) -> None:
+    assert [number.value for number in numbers([word], GERMAN)] == [value]
 
 
 def test_a_list_of_the_user_s_holds_what_he_says(tmp_path: Path) -> None:
