@@ -51,7 +51,8 @@ def _lines(report: Report) -> Iterator[str]:
             yield f"{'':8} why: {one.why}"
         if one.fix:
             yield f"{'':8} fix: {one.fix}"
-    fixable = sum(one.mend is not None for one in report.findings)
+    # what is fine is no fault, though --fix can make it ahead of time (a folder that is not there yet)
+    fixable = sum(one.mend is not None and one.level != "ok" for one in report.findings)
     summary = (
         f"{_many(counts['problem'], 'problem', 'problems')},"
         f" {_many(counts['advice'], 'piece of advice', 'pieces of advice')}, {counts['ok']} fine"

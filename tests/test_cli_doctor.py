@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 
 from assistant import paths
+from assistant.cli_doctor import _lines
+from assistant.doctor.findings import Finding
+from assistant.doctor.visit import Report
 from tests.doctor.machines import told
 from tests.measured import measured
 
@@ -98,6 +101,16 @@ def test_where_nothing_works_everything_is_a_finding(home: Path) -> None:
     assert {"settings-broken", "sound-library", "runtime-dir-long", "model-unfit", "settings-refused"} <= set(found)
     assert len(found["settings-broken"]) == 2
     assert not {"not-looked-at", "looked-too-long"} & set(found)
+
+
+def test_what_is_fine_is_no_fault_that_fix_would_mend() -> None:
+    def mend() -> str:
+        return ""
+
+    found = (Finding("folder-missing", "ok", "f", "mkdir f", mend), Finding("swap-full", "advice", "s", "unload"))
+    assert [*_lines(Report(found))][-1] == "no problem, 1 piece of advice, 1 fine"
+    stale = Finding("socket-stale", "advice", "s", "rm s", mend)
+    assert [*_lines(Report((*found, stale)))][-1].endswith("; 'assistant doctor --fix' mends 1")
 
 
 def test_without_any_environment() -> None:

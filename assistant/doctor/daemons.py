@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import stat
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ _ANSWER_S = 2.0
 def look_at_sockets(scene: Scene, version: str = __version__) -> Iterator[Finding]:
     """`version`: ours, which a daemon should have, too."""
     folder = scene.places.runtime
-    listening, troubles = False, []
+    listening, troubles, stale = False, [], []
     for name in (COMMAND, CONTROL, EVENTS):
         path = folder / name
         try:
@@ -36,7 +37,9 @@ def look_at_sockets(scene: Scene, version: str = __version__) -> Iterator[Findin
         elif somebody_listens(path):
             listening = True
         else:
-            troubles.append(_stale(path))
+            stale.append(path)
+    if stale:
+        troubles.append(_stale(stale))
     status = None
     if listening and not troubles:
         try:
@@ -73,14 +76,18 @@ def _silent(folder: Path, error: NotRunning) -> Finding:
     return Finding("daemon-silent", "problem", error.message, end)
 
 
-def _stale(path: Path) -> Finding:
-    def mend() -> str:
-        with DaemonLock(path.parent):  # a daemon that is just starting has it, and needs no help
-            if not somebody_listens(path):
-                path.unlink(missing_ok=True)
-        return f"removed {path}"
+def _stale(paths: list[Path]) -> Finding:
+    """One finding for all that a daemon has left."""
+    named = ", ".join(map(str, paths))
 
-    return Finding("socket-stale", "advice", f"nobody listens at {path}", f"rm {shlex.quote(str(path))}", mend)
+    def mend() -> str:
+        with DaemonLock(paths[0].parent):  # a daemon that is just starting has it, and needs no help
+            for path in paths:
+                if not somebody_listens(path):
+                    path.unlink(missing_ok=True)
+        return f"removed {named}"
+
+    return Finding("socket-stale", "advice", f"nobody listens at {named}", shlex.join(["rm", *map(str, paths)]), mend)
 
 
 def _others(scene: Scene) -> Iterator[Finding]:
@@ -90,11 +97,26 @@ def _others(scene: Scene) -> Iterator[Finding]:
     for one in writers(directory):
         end = f"unless it is meant: {f'kill {one.pid}' if one.pid else 'end it in its container'}"
         if not one.head.known:
-            text = f"{one} writes {one.name} in version {one.head.version}, which is not ours; it holds {_held(one)}"
+            version = f"in version {one.head.version}, which is not ours"
+            text = f"{one}{_home(one)} writes {one.name} {version}; it holds {_held(one)}"
             yield Finding("ledger-other", "advice", text, end)
         elif one.name != ours and one.name.startswith(daemons):
             held = _held(one, directory)
-            yield Finding("daemon-other", "advice", f"{one} is another daemon of this user; it holds {held}", end)
+            text = f"{one}{_home(one)} is another daemon of this user; it holds {held}"
+            yield Finding("daemon-other", "advice", text, end)
+
+
+def _home(one: Writer) -> str:
+    """Whose it may be, before anybody ends it: where its sockets are, as far as the kernel lets us see."""
+    try:
+        told = Path(f"/proc/{one.pid}/environ").read_bytes() if one.pid else b""
+    except OSError:
+        return ""
+    variables = dict(pair.partition("=")[::2] for pair in os.fsdecode(told).split("\0"))
+    for name in ("XDG_RUNTIME_DIR", "HOME"):
+        if variables.get(name):
+            return f" ({name}={variables[name]})"
+    return ""
 
 
 def _held(one: Writer, directory: Path | None = None) -> str:

@@ -74,14 +74,23 @@ def _patterns(scene: Scene) -> tuple[tuple[DeviceKind, str], ...]:
 
 
 def _missing(scene: Scene, devices: tuple[SoundDevice, ...]) -> Iterator[Finding]:
+    missing: list[str] = []
     for kind, pattern in _patterns(scene):
         try:
             choose(devices, kind, pattern)
         except ConfigError as error:
             yield Finding("settings-refused", "problem", error.message, "assistant devices list")
         except DeviceError as error:
-            fix = "assistant devices list; without sound: audio.enabled = false in config.toml"
-            yield Finding("sound-no-device", "problem", error.message, fix)
+            missing.append(error.message)
+    if missing:
+        fix = "assistant devices list; without sound: audio.enabled = false in config.toml"
+        yield Finding("sound-no-device", "problem", _together(missing), fix)
+
+
+def _together(messages: list[str]) -> str:
+    """With what to do once, where it is the same."""
+    heads, _, tails = zip(*(message.partition("; ") for message in messages), strict=True)
+    return f"{' and '.join(heads)}; {tails[0]}" if len({*tails}) == 1 else "; ".join(messages)
 
 
 def permissions(scene: Scene) -> Iterator[Finding]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import shlex
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,7 +22,7 @@ from assistant.api.sockets import CONTROL, DaemonLock
 from assistant.doctor.daemons import look_at_sockets
 from assistant.doctor.examine import mend
 from assistant.doctor.scene import Places, Scene
-from assistant.memory_orchestrator.ledger import LedgerWriter, segment_name
+from assistant.memory_orchestrator.ledger import segment_name
 from tests.api.daemon_process import Place
 from tests.doctor.machines import Machine, look
 
@@ -72,14 +75,21 @@ def test_what_is_no_socket_is_in_the_way(machine: Machine) -> None:
 def test_another_daemon_of_this_user_is_found_by_its_ledger(machine: Machine) -> None:
     shared = machine.root / "dev/shm"
     shared.mkdir(parents=True)
-    pid = os.fork()
-    if not pid:
-        LedgerWriter(segment_name("daemon-0123abcd"), shared)
-        os.kill(os.getpid(), signal.SIGSTOP)
-        os._exit(0)
-    os.waitpid(pid, os.WUNTRACED)
+    code = f"""
+from pathlib import Path
+from assistant.memory_orchestrator.ledger import LedgerWriter
+ledger = LedgerWriter({segment_name("daemon-0123abcd")!r}, Path({str(shared)!r}))
+print(input("ready\\n"))
+"""
+    other = subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, "XDG_RUNTIME_DIR": "/run/somebody/else"},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert other.stdout is not None
+    pid, _ = other.pid, other.stdout.readline()
     try:
         found = look(look_at_sockets, machine.scene())["daemon-other"]
+        assert f"process {pid} (XDG_RUNTIME_DIR=/run/somebody/else) is another daemon" in found.found
         assert found.fix == f"unless it is meant: kill {pid}"
         assert re.search(r"it holds [1-9]\d* MiB", found.found)
         with (shared / segment_name("daemon-0123abcd")).open("r+b") as file:
@@ -89,8 +99,8 @@ def test_another_daemon_of_this_user_is_found_by_its_ledger(machine: Machine) ->
         assert found.fix == f"unless it is meant: kill {pid}"
         assert re.search(r"in version 99, which is not ours; it holds [1-9]\d* MiB", found.found)
     finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        other.kill()
+        other.communicate()
     assert "sockets" in look(look_at_sockets, machine.scene()), "it is dead, and its ledger says nothing"
 
 
@@ -108,6 +118,7 @@ def test_a_daemon_that_runs_that_hangs_and_that_was_killed(machine: Machine) -> 
         process.kill()
         process.wait()
         found = [*look_at_sockets(scene)]
-        assert [one.id for one in found] == ["socket-stale"] * 3
+        assert [one.id for one in found] == ["socket-stale"]
+        assert len(shlex.split(found[0].fix)) == 4, "one command for all three sockets"
         assert all(done.good for done in mend(found))
         assert not [*place.runtime.glob("*.sock")]
