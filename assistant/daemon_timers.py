@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 TICK_S = 1.0
 """The longest sleep while a timer runs: the event loop's clock stands still while the machine sleeps."""
 DISK_S = 3.0
+_GLANCE_S = 0.1
+"""For a disk that has kept somebody already."""
 RETRY_TICKS = 30
 """After the disk took nothing."""
 
@@ -63,6 +65,7 @@ class Timers:
         self._version = self._saved = 0
         self._writing = asyncio.Lock()
         self._writes: set[asyncio.Task[None]] = set()
+        self._late: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
 
@@ -101,8 +104,7 @@ class Timers:
         if self._locking is None or self._locking.done():
             self._locking = asyncio.create_task(self._locked())
             self._locking.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # looked at
-        async with asyncio.timeout(self._disk_s):
-            await asyncio.shield(self._locking)
+        await self._in_time(self._locking)
 
     async def _locked(self) -> None:
         try:
@@ -234,7 +236,12 @@ class Timers:
 
     # --- the disk -------------------------------------------------------------------------------------------------
     async def _keep(self) -> bool:
-        """Whether all that was changed so far is on the disk."""
+        """Whether all that was changed so far is on the disk. While that keeps something, nobody waits for it again;
+        once it answers, `_follow` writes all."""
+        if self._late is not None and not self._late.done():  # somebody has waited in vain, and it goes on
+            await asyncio.wait([self._late], timeout=_GLANCE_S)
+            if not self._late.done():
+                return False
         if not self._mine and not self._elsewhere:
             with contextlib.suppress(OSError):  # the disk may take something again
                 await self._lock()
@@ -242,11 +249,19 @@ class Timers:
             return False
         wanted = self._version
         try:
-            async with asyncio.timeout(self._disk_s):
-                await asyncio.shield(self._write())
+            await self._in_time(self._write())
         except OSError as error:  # a time-out is one
             log.error("%s cannot be written: %s; timers will not survive a restart", self._file.path, self._why(error))
         return self._saved >= wanted
+
+    async def _in_time(self, work: asyncio.Task[None]) -> None:
+        """Raises `TimeoutError`, and what the work raises. It goes on."""
+        try:
+            async with asyncio.timeout(self._disk_s):
+                await asyncio.shield(work)
+        except TimeoutError:
+            self._late = work
+            raise
 
     def _write(self) -> asyncio.Task[None]:
         """Goes on when nobody waits for it any more; one after the other."""

@@ -38,7 +38,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "model_store": ("closing", "errors", "messages", "paths", "model_store"),
     "audio": ("closing", "errors", "messages", "audio"),
     "nlu": ("nlu", "messages", "errors", "language_code"),
-    "skills": ("skills", "messages", "errors", "tasks"),
+    "skills": ("disk", "skills", "messages", "errors", "tasks"),
     "stages.base": ("messages",),
     "stages.placement": ("machine", "messages"),
     "stages.channel": ("errors", "messages", "stages.base", "stages.placement"),

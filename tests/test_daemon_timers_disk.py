@@ -102,6 +102,26 @@ def test_a_lock_that_hangs_keeps_nobody_waiting_and_is_ours_when_it_comes(
     assert "timers.json cannot be written: the disk did not answer within 0.1 s" in caplog.text
 
 
+def test_a_write_that_hangs_is_waited_for_once(tmp_path: Path) -> None:
+    async def test(timers: Timers, card: Card) -> None:
+        await timers.open()
+        card.takes.clear()
+        begun = time.monotonic()
+        assert not (await timers.start("pasta", 600)).kept
+        assert time.monotonic() - begun >= 0.5
+        begun = time.monotonic()
+        for name in ("tea", "eggs"):
+            assert not (await timers.start(name, 600)).kept
+        assert time.monotonic() - begun < 0.5
+        card.takes.set()
+        async with asyncio.timeout(5):  # all are kept, though nobody asks for it
+            while not card.path.exists() or sorted(names(card.path)) != ["eggs", "pasta", "tea"]:
+                await asyncio.sleep(0.01)
+        assert (await timers.start("rice", 600)).kept
+
+    with_card(tmp_path, test, disk_s=0.5)
+
+
 @pytest.mark.parametrize("rounds", [20])
 def test_writes_keep_their_order(tmp_path: Path, rounds: int) -> None:
     async def test(timers: Timers, card: Card) -> None:

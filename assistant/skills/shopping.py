@@ -1,12 +1,12 @@
-"""The shopping list, and its file. Imports the room.
+"""The shopping list, and its file. Imports the room and `disk`.
 
 The file is read and written anew for every change, under a lock: a query without a daemon may change it beside one.
-A disk that stands still is an error after `DISK_S`.
+A disk that stands still is an error after `DISK_S`, and then at once as long as it does.
 """
 
 from __future__ import annotations
 
-import asyncio
+import errno
 import functools
 import logging
 import os
@@ -15,11 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from assistant.disk import Disk
 from assistant.skills.context import Context, TooMany
 from assistant.skills.registry import Missing, Slots, skill
 from assistant.skills.state_file import StateFile
 from assistant.skills.words import folded, listed, of_name, text
-from assistant.tasks import in_own_thread
 
 log = logging.getLogger(__name__)
 
@@ -31,17 +31,19 @@ MOST_LENGTH = 120
 """Characters of one item."""
 _MOST_SAID = 12
 NO_LIST = "The shopping list cannot be kept here."
-_UNREADABLE = "The shopping list cannot be read or written; the disk may be full."
+_UNREADABLE = "The shopping list cannot be read or written; "
 
 
 class FileList:
     """A `ShoppingList` in a file."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk_s: float = DISK_S) -> None:
+        """`disk_s`: without an answer of the disk; a seam."""
         self._file = StateFile(path)
+        self._disk = Disk(disk_s)
 
     async def items(self) -> tuple[str, ...]:
-        return await _soon(lambda: tuple(self._file.load(_read) or ()))
+        return await self._soon(lambda: tuple(self._file.load(_read) or ()))
 
     async def add(self, item: str) -> bool:
         def change(items: list[str]) -> bool:
@@ -52,7 +54,7 @@ class FileList:
             items.append(item)
             return True
 
-        return await _soon(functools.partial(self._changed, change))
+        return await self._soon(functools.partial(self._changed, change))
 
     async def complete(self, item: str) -> str | None:
         def change(items: list[str]) -> str | None:
@@ -61,7 +63,7 @@ class FileList:
                 items.remove(found)
             return found
 
-        return await _soon(functools.partial(self._changed, change))
+        return await self._soon(functools.partial(self._changed, change))
 
     async def clear(self) -> int:
         def change(items: list[str]) -> int:
@@ -69,7 +71,11 @@ class FileList:
             items.clear()
             return count
 
-        return await _soon(functools.partial(self._changed, change))
+        return await self._soon(functools.partial(self._changed, change))
+
+    async def _soon(self, work: Callable[[], T]) -> T:
+        """In a thread. Raises `OSError` (`TimeoutError` is one, at once while the disk still keeps an earlier one)."""
+        return await self._disk.ask("shopping", lambda alive: work())
 
     def _changed(self, change: Callable[[list[str]], T]) -> T:
         lock = self._file.lock(wait=True)
@@ -82,12 +88,6 @@ class FileList:
             return result
         finally:
             os.close(lock)
-
-
-async def _soon(work: Callable[[], T]) -> T:
-    """In a thread. Raises `OSError` (`TimeoutError` is one)."""
-    async with asyncio.timeout(DISK_S):
-        return await in_own_thread(work)
 
 
 def _read(data: Any) -> list[str]:
@@ -201,5 +201,7 @@ async def clear(slots: Slots, context: Context) -> str:
 
 
 def _wrong(error: OSError) -> str:
-    log.error("the shopping list: %s", str(error) or f"the disk did not answer within {DISK_S:g} s")
-    return _UNREADABLE
+    log.error("the shopping list: %s", error)
+    if isinstance(error, TimeoutError):
+        return _UNREADABLE + "its disk does not answer."
+    return _UNREADABLE + ("its disk is full." if error.errno in (errno.ENOSPC, errno.EDQUOT) else "the log says why.")

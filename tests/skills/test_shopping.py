@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -95,8 +97,29 @@ def test_a_disk_that_takes_nothing_is_told(tmp_path: Path) -> None:
     blocked.write_text("")
     for intent in ("HassShoppingListAddItem", "HassShoppingListCompleteItem", "AssistantShoppingListClear"):
         assert said(blocked / "list.json", intent, item="milk") == (
-            "The shopping list cannot be read or written; the disk may be full."
+            "The shopping list cannot be read or written; the log says why."
         )
+
+
+def test_a_disk_that_does_not_answer_is_waited_for_once(path: Path) -> None:
+    async def test() -> None:
+        shopping = FileList(path, disk_s=0.2)
+        context = Context(now=datetime(2026, 11, 29), shopping=shopping)
+        told, waited = [], []
+        for intent in ("HassShoppingListAddItem", "HassShoppingListAddItem", "AssistantShoppingListRead"):
+            begun = time.monotonic()
+            told.append(await skills.answer(intent, {"item": "milk"}, context))
+            waited.append(time.monotonic() - begun)
+        assert {*told} == {"The shopping list cannot be read or written; its disk does not answer."}
+        assert waited[0] > 0.15
+        assert sum(waited[1:]) < 0.1
+        path.write_text('{"version": 1, "items": ["eggs"]}')  # whoever waits has an end of the pipe
+        await asyncio.sleep(0.1)
+        assert await shopping.items()
+
+    path.parent.mkdir()
+    os.mkfifo(path)
+    asyncio.run(test())
 
 
 def _many(path: Path, who: int) -> None:
