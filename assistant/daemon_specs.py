@@ -15,10 +15,11 @@ from assistant.config import Config
 from assistant.daemon_intents import intent_spec
 from assistant.daemon_remote import remote_spec
 from assistant.disk import Alive
-from assistant.errors import ConfigError
+from assistant.errors import ConfigError, ModelDamaged
 from assistant.machine import usable_cpus
 from assistant.memory_orchestrator.estimate import cache_of
 from assistant.messages import KvHome, Sampling, Stage
+from assistant.model_store import reach
 from assistant.model_store.choices import EMERGENCY_GRAPH
 from assistant.model_store.store import ModelStore
 from assistant.pipeline_llm import LlmSettings
@@ -92,7 +93,11 @@ def stage_spec(
         case Stage.TTS if settings.length_scale != 1:
             options = {"length_scale": settings.length_scale}
     if stage is Stage.TTS:  # asked of the file beside the voice here, and not while somebody waits
-        common["language"] = of_voice(model.name, model.path, settings.language)
+        try:
+            common["language"] = of_voice(model.name, model.path, settings.language)
+        except OSError as error:
+            reach.check(error, model.path)
+            raise ModelDamaged(f"Model {model.name!r} cannot be read: {error}") from None
     return StageSpec(
         **common, model=model.name, model_dir=model.path, digest=model.digest, weight_bytes=model.bytes,
         threads=settings.threads or threads_for(placed, cpus), options=options,

@@ -113,7 +113,7 @@ class Sayer:
 def spoken_language(run: Run) -> str:
     """Of the voice that a query has."""
     spec = run.parts[Stage.TTS].spec
-    return of_voice(spec.model, spec.model_dir, spec.language)
+    return of_voice(spec.model, configured=spec.language)  # its file was asked when the voice was looked up
 
 
 def at_rate(pcm: bytes, rate: int, wanted: int) -> bytes:

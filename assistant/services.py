@@ -90,7 +90,7 @@ class Services:
         is taken with the first sentence. Raises `MemoryRefused`, `ModelError`, `StageError` and what `texts` raises."""
         voice = await self._stages(Stage.TTS)
         spec = voice.spec
-        sentences = _sentences(texts, of_voice(spec.model, spec.model_dir, spec.language))
+        sentences = _sentences(texts, of_voice(spec.model, configured=spec.language))
         async with aclosing(sentences):
             first = await anext(sentences, None)
             if first is None:

@@ -70,7 +70,7 @@ def language(code: str) -> Language:
 
 def of_voice(model: str, folder: Path | None = None, configured: str = "") -> str:
     """The language that a voice speaks: as configured, else as the file beside the voice says, else by its name
-    ("de_DE-thorsten-medium"), else English."""
+    ("de_DE-thorsten-medium"), else English. With a `folder` it asks the disk. Raises `OSError` when that fails."""
     return configured or (_written(folder / f"{model}.onnx.json") if folder is not None else "") or _named(model)
 
 
@@ -79,12 +79,11 @@ def _named(model: str) -> str:
     return found[1] if found and (found.end() < len(model) and "_" in found[0]) else "en"
 
 
-@functools.lru_cache(maxsize=16)
 def _written(path: Path) -> str:
     """ "" where nothing is written."""
     try:
         found = json.loads(path.read_bytes())
         code = (found.get("language") or {}).get("code") or (found.get("espeak") or {}).get("voice") or ""
-    except (OSError, ValueError, AttributeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, AttributeError):
         return ""
     return code if isinstance(code, str) else ""

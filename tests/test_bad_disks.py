@@ -12,7 +12,11 @@ import pytest
 from assistant import config, paths
 from assistant.cli_output import reported
 from assistant.daemon import Assistant
+from assistant.daemon_specs import stage_spec
 from assistant.disk import Disk
+from assistant.errors import ModelUnreachable
+from assistant.messages import Stage
+from assistant.model_store import manifest as manifests
 from assistant.model_store.store import ModelStore
 
 
@@ -46,3 +50,18 @@ def test_an_error_of_a_disk_names_the_path(capfd: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit), reported():
         os.listdir("/nowhere")
     assert "error: /nowhere: No such file or directory" in capfd.readouterr().err
+
+
+def test_a_voice_whose_file_cannot_be_read_is_out_of_reach(tmp_path: Path) -> None:
+    """Where its language is written, which no manifest need name."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "mine.onnx").write_bytes(b"weights")
+    voice = manifests.Manifest(
+        name="mine", kind="piper", stage=Stage.TTS, engine="piper", files=manifests.records_of(folder)
+    )
+    manifests.write(folder, voice)
+    (folder / "mine.onnx.json").symlink_to("/proc/self/mem")  # which gives EIO
+    settings = config.load(["stages.tts.model=mine"], files=[], environ={})
+    with pytest.raises(ModelUnreachable, match="Input/output error"):
+        stage_spec(Stage.TTS, settings, ModelStore(tmp_path, paths.catalog_file()))

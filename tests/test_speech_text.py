@@ -282,6 +282,17 @@ def test_the_file_beside_a_voice_says_its_language(tmp_path: Path, written: str,
     assert speech_language.language(speech_language.of_voice("mine", tmp_path)).code == language
 
 
+def test_a_file_that_cannot_be_read_once_is_asked_again(tmp_path: Path) -> None:
+    written = tmp_path / "mine.onnx.json"
+    written.symlink_to("/proc/self/mem")  # which gives EIO
+    with pytest.raises(OSError, match="Input/output"):
+        speech_language.of_voice("mine", tmp_path)
+    written.unlink()
+    assert speech_language.of_voice("mine", tmp_path) == "en"
+    written.write_text('{"language": {"code": "de_DE"}}')
+    assert speech_language.of_voice("mine", tmp_path) == "de_DE"
+
+
 def test_text_of_another_language_is_not_read_by_english_rules() -> None:
     shown = "**Es** kostet 49,95 € in der No. 5 😀"
     assert speakable(shown, "de") == "Es kostet 49 Euro 95 in der No. 5"
@@ -300,7 +311,7 @@ def test_code_is_mentioned_in_the_language_of_the_voice() -> None:
 def test_the_language_of_a_voice_on_a_server_is_configured(tmp_path: Path, language: str) -> None:
     tts = Tts(engine="wyoming", language=language)
     spec = stage_spec(Stage.TTS, Config(stages=Stages(tts=tts)), ModelStore(tmp_path, paths.catalog_file()))
-    assert speech_language.of_voice(spec.model, spec.model_dir, spec.language) == (language or "en")
+    assert speech_language.of_voice(spec.model, configured=spec.language) == (language or "en")
 
 
 @pytest.mark.parametrize("unit", ["1,", "1,1", "1.1", "$1,", "1:", "1/", "-1"])
