@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import re
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,6 +32,7 @@ _HEAD = struct.Struct("<8sI12xI4xQ72xQI")
 his PID namespace and whether he holds a lock."""
 _FIRST_NAMESPACE = 0xEFFFFFFC
 """Where a machine starts (PROC_PID_INIT_INO): who is in another one is in a container."""
+_IN_NAMESPACE = re.compile(r"@(\d{1,19})(?:\.\d+)?$", re.ASCII)
 _PROC = Path("/proc")
 
 
@@ -191,9 +193,18 @@ def stale_segments(directory: Path = SHM) -> list[Path]:
 def _left_behind(path: Path) -> bool:
     try:
         with opened(path) as fd:
-            return not lives(fd)
+            head = head_of(fd)
+            judged = (head is not None and head.locks) or _is_seen(path.name)
+            return judged and not lives(fd)
     except OSError:
         return False
+
+
+def _is_seen(name: str) -> bool:
+    """Whether its writer would be seen from here, had it one: from the machine's first namespace everybody is, from
+    another one who is in it."""
+    space, found = pid_namespace(), _IN_NAMESPACE.search(name)
+    return space == _FIRST_NAMESPACE or (found is not None and int(found[1]) == space)
 
 
 def remove_stale(directory: Path = SHM) -> None:

@@ -161,6 +161,28 @@ def test_a_ledger_of_another_version_goes_with_its_writer_alone(
         assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.root
+@pytest.mark.parametrize("version", [one for one in VERSIONS if "without" in one])
+def test_a_container_leaves_ledgers_without_a_lock_to_those_who_see_their_writers(tmp_path: Path, version: str) -> None:
+    write = WRITE.replace("print(", VERSIONS[version] + "print(")
+    with here(write + STAY, tmp_path) as (name, end):
+        with elsewhere(IMPORTS + "writers.remove_stale(folder); print('swept', flush=True)", tmp_path) as (told, _):
+            assert told == "swept"
+        assert (tmp_path / name).exists(), "its writer lives, unseen from there"
+        end()
+        writers.remove_stale(tmp_path)
+        assert not (tmp_path / name).exists()
+
+
+@pytest.mark.root
+def test_a_container_sweeps_its_own_ledgers_without_a_lock(tmp_path: Path) -> None:
+    left = "path = folder / segment_name('a'); writer = LedgerWriter(path.name, folder); "
+    left += "writer._map[112:124] = bytes(12); data = path.read_bytes(); writer.close(); path.write_bytes(data); "
+    sweep = "there = path.exists(); writers.remove_stale(folder); print(there, path.exists(), flush=True)"
+    with elsewhere(IMPORTS + left + sweep, tmp_path) as (told, _):
+        assert told == "True False"
+
+
 def test_who_has_the_number_of_a_dead_writer_does_not_keep_his_ledger(tmp_path: Path) -> None:
     """Numbers are few in a container, and come again; of a later layout nobody knows when its writer began."""
     with here("print(os.getpid(), flush=True); time.sleep(60)") as (number, _):
