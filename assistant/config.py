@@ -11,14 +11,14 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import msgspec
 
 from assistant import paths
-from assistant.config_checks import check
+from assistant.config_checks import all_of, check, wrong_values
 from assistant.config_sections import (
     Api,
     Asr,
@@ -89,10 +89,10 @@ _TYPES = _types(Config)
 _FROM_ENV = {ENV_PREFIX + key.upper().replace(".", "_"): key for key in _TYPES}
 
 
-def _unknown(key: str, where: str, known: Iterable[str]) -> ConfigError:
+def _unknown(key: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.6)
     hint = f"did you mean {near[0]!r}?" if near else "'assistant config' lists them all"
-    return ConfigError(f"{where}: unknown key {key!r}; {hint}")
+    return f"unknown key {key!r}; {hint}"
 
 
 def _parse(key: str, text: str, where: str) -> Any:
@@ -114,23 +114,36 @@ def _from_file(path: Path) -> dict[str, Any]:
     try:
         if path.exists() and not path.is_file():
             raise ConfigError(f"{path} is no file")
-        flat = flatten(tomllib.loads(path.read_text("utf-8")))
+        flat = flatten(tomllib.loads(path.read_text("utf-8-sig")))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except PermissionError:
         raise ConfigError(
             f"{path} may not be read; whose are HOME and XDG_CONFIG_HOME? ('su' and 'sudo' can keep another user's)"
         ) from None
-    except (OSError, ValueError, RecursionError) as error:  # ValueError: no UTF-8, no TOML, an endless number
-        raise ConfigError(f"{path}: {error}") from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ConfigError(f"{path}, line {line}: this is no UTF-8; save the file as UTF-8 in an editor") from None
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: no TOML, an endless number
+        hint = ': a text needs quotes (key = "text"); true and false have none' if "Invalid value" in str(error) else ""
+        raise ConfigError(f"{path}: {error}{hint}") from None
+    if wrong := list(_mistakes(flat)):
+        # a value that is none alone is refused with all layers together: a later one may have another
+        good = {key: value for key, value in flat.items() if key in _TYPES}
+        raise ConfigError(f"{path}: {all_of([*wrong, *wrong_values(good)])}")
+    return flat
+
+
+def _mistakes(flat: Mapping[str, Any]) -> Iterator[str]:
+    """Keys that there are not, and values of another type."""
     for key, value in flat.items():
         if key not in _TYPES:
-            raise _unknown(key, str(path), _TYPES)
+            yield _unknown(key, _TYPES)
+            continue
         try:
             msgspec.convert(value, _TYPES[key])
         except msgspec.ValidationError:
-            raise ConfigError(f"{path}: {key} must be {_named(_TYPES[key])}, not {value!r}") from None
-    return flat
+            yield f"{key} must be {_named(_TYPES[key])}, not {value!r}"
 
 
 def _named(kind: Any) -> str:
@@ -143,7 +156,7 @@ def _from_env(environ: Mapping[str, str]) -> dict[str, Any]:
         if not name.startswith(ENV_PREFIX):
             continue
         if name not in _FROM_ENV:
-            raise _unknown(name, "environment", _FROM_ENV)
+            raise ConfigError(f"environment: {_unknown(name, _FROM_ENV)}")
         out[_FROM_ENV[name]] = _parse(_FROM_ENV[name], text, name)
     return out
 
@@ -156,7 +169,7 @@ def _from_sets(sets: Iterable[str]) -> dict[str, Any]:
         if not equals:
             raise ConfigError(f"--set {item}: write key=value")
         if key not in _TYPES:
-            raise _unknown(key, "--set", _TYPES)
+            raise ConfigError(f"--set: {_unknown(key, _TYPES)}")
         out[key] = _parse(key, text.strip(), "--set")
     return out
 

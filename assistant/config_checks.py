@@ -6,7 +6,7 @@ Works on the flat form (`{"stages.llm.slots": 1}`); imports `errors` and `messag
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from assistant.errors import ConfigError
@@ -84,23 +84,33 @@ def limits(key: str) -> tuple[float, float]:
 
 def check(flat: Mapping[str, Any]) -> None:
     """Raises `ConfigError` that names the key, what it is and what it may be."""
-    for key, value in flat.items():
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            continue
-        least, most = limits(key)
-        if not value >= least:
-            raise ConfigError(f"{key} is {value}; the least allowed is {least:g}")
-        if not value <= most:
-            raise ConfigError(f"{key} is {value}; the most allowed is {most:g}")
-    for key, allowed in CHOICES.items():
-        if flat[key] not in allowed:
-            raise ConfigError(f"{key} is {flat[key]!r}; choose {', '.join(allowed[:-1])} or {allowed[-1]}")
+    if wrong := list(wrong_values(flat)):
+        raise ConfigError(all_of(wrong))
     for key in ("audio.input", "audio.output", "wake.models_dir"):
         if len(flat[key]) > _LONGEST:
             raise ConfigError(f"{key} has {len(flat[key])} characters; at most {_LONGEST} are taken")
     thresholds_of(flat["wake.thresholds"])
     tcp_address(flat["api.tcp"])
     _check_llm(flat)
+
+
+def wrong_values(flat: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with each value by itself, of any part of the settings."""
+    for key, value in flat.items():
+        if (allowed := CHOICES.get(key)) is not None and value not in allowed:
+            yield f"{key} is {value!r}; choose {', '.join(allowed[:-1])} or {allowed[-1]}"
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        least, most = limits(key)
+        if not value >= least:
+            yield f"{key} is {value}; the least allowed is {least:g}"
+        elif not value <= most:
+            yield f"{key} is {value}; the most allowed is {most:g}"
+
+
+def all_of(mistakes: Sequence[str]) -> str:
+    """In one line: whoever mends one wants to know of the next."""
+    return " Also: ".join([*(one if one.endswith("?") else f"{one}." for one in mistakes[:-1]), mistakes[-1]])
 
 
 def thresholds_of(texts: Sequence[str]) -> dict[str, float]:

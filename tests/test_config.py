@@ -77,6 +77,43 @@ def test_bad_settings_are_usage_errors_that_say_what_to_write(
     assert caught.value.exit_code is ExitCode.USAGE
 
 
+def test_all_mistakes_of_a_file_are_named(tmp_path: Path) -> None:
+    toml = "[stages.llm]\nmodell = 'x'\nthreads = 'two'\nslots = 0\n[memory]\nbudget_mib = -3\n[log]\nlevel = 'loud'\n"
+    with pytest.raises(ConfigError) as caught:
+        load(toml=toml, tmp=tmp_path)
+    assert caught.value.message == (
+        f"{tmp_path}/config.toml: unknown key 'stages.llm.modell'; did you mean 'stages.llm.model'?"
+        " Also: stages.llm.threads must be a whole number, not 'two'."
+        " Also: stages.llm.slots is 0; the least allowed is 1."
+        " Also: memory.budget_mib is -3; the least allowed is 0."
+        " Also: log.level is 'loud'; choose debug, info, warning or error"
+    )
+    with pytest.raises(ConfigError, match=r"budget_mib is -3.* Also: stages\.llm\.slots is 0"):
+        load("stages.llm.slots=0", "memory.budget_mib=-3")
+    # a value that is too small may be overridden
+    assert load("memory.budget_mib=7", toml="[memory]\nbudget_mib = -3\n", tmp=tmp_path).memory.budget_mib == 7
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"[stages.llm]\nmodel = x\n", r'\(at line 2, column 9\): a text needs quotes \(key = "text"\)'),
+        (b"[audio]\nenabled = True\n", "true and false have none"),
+        (b"[log]\n# caf\xe9\n", r"config\.toml, line 2: this is no UTF-8; save the file as UTF-8"),
+        ("[log]".encode("utf-16"), "line 1: this is no UTF-8"),
+    ],
+)
+def test_a_file_that_is_no_toml_is_told_in_plain_words(data: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_bytes(data)
+    with pytest.raises(ConfigError, match=words):
+        config.load(files=[tmp_path / "config.toml"], environ={})
+
+
+def test_the_mark_that_some_editors_put_before_utf_8_does_no_harm(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("[log]\nlevel = 'debug'\n", "utf-8-sig")
+    assert config.load(files=[tmp_path / "config.toml"], environ={}).log.level == "debug"
+
+
 def test_an_unreadable_file_is_a_config_error(tmp_path: Path) -> None:
     (tmp_path / "config.toml").mkdir()
     with pytest.raises(ConfigError, match=r"config\.toml"):

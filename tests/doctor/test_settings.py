@@ -22,7 +22,7 @@ def test_the_defaults_are_fine(tmp_path: Path) -> None:
         (b"[memory\n", "line 1"),
         (b"[memory]\nmargin_mb = 100\n", "did you mean 'memory.margin_mib'?"),
         (b"[memory]\nmargin_mib = 'much'\n", "must be a number"),
-        (b"\xff\xfe", "utf-8"),
+        (b"\xff\xfe", "UTF-8"),
         (b"[memory]\nmargin_mib = -1\n", "least allowed"),
     ],
 )
