@@ -6,6 +6,7 @@ Imports `errors`; knows hassil's parser alone.
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,10 @@ MERGED = ("lists", "expansion_rules")
 def read_file(path: Path) -> dict[str, Any]:
     """Raises `ConfigError` with file, line and reason for what is no file of sentences."""
     try:
-        if path.stat().st_size > MAX_FILE:
+        there = path.stat()
+        if stat.S_ISFIFO(there.st_mode):  # nobody may ever write into it
+            raise ConfigError(f"{path} is no file")
+        if there.st_size > MAX_FILE:
             raise ConfigError(f"{path} has more than {MAX_FILE // 1024} KiB")
         found = yaml.safe_load(path.read_text("utf-8"))
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -105,8 +106,10 @@ def test_of_a_broken_file_the_reason_is_told_and_the_rest_is_loaded(
 def test_an_unreadable_file_is_told(tmp_path: Path) -> None:
     place = folder(tmp_path, {"coffee.yaml": COFFEE})
     (tmp_path / "en/folder.yaml").mkdir()
+    os.mkfifo(tmp_path / "en/pipe.yaml")
     engine = made(folders=[place])
     assert "cannot be read" in engine.info.notes[0]
+    assert "pipe.yaml is no file" in engine.info.notes[1]
     assert ask(engine, "make a weak coffee").name == "OrderCoffee"
 
 
