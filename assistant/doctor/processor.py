@@ -124,7 +124,9 @@ def look_at_open_files(scene: Scene) -> Iterator[Finding]:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= most < _FEW_FILES:
         fix = "LimitNOFILE=16384 in the service, or in /etc/security/limits.conf: * hard nofile 16384"
-        yield Finding("open-files-few", "advice", f"at most {most} files may be open", fix)
+        clients = max(0, (most - 224) // 4)  # docs/protocol.md
+        text = f"at most {most} files may be open, which are enough for {clients} clients of each socket at a time"
+        yield Finding("open-files-few", "advice", text, fix)
     else:
         yield Finding("open-files", "ok", f"at most {most} files may be open" if most >= 0 else "no limit")
 
