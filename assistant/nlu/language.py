@@ -23,7 +23,7 @@ class Language:
     """0 to 999, as far as one word says it ("twenty", "dreiundzwanzig", "zweihundertfünf")."""
     hundred: frozenset[str] = frozenset()
     powers: Mapping[str, int] = field(default_factory=dict)
-    """thousand, million: what stands before them multiplies."""
+    """thousand, million, billion: what stands before them multiplies."""
     a: frozenset[str] = frozenset()
     """Says "one" before a unit or a power only."""
     join: frozenset[str] = frozenset()
@@ -57,7 +57,7 @@ ENGLISH = Language(
         "fiveteen": 15,
     },
     hundred=frozenset({"hundred"}),
-    powers={"thousand": 1000, "million": 1_000_000},
+    powers={"thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12},
     a=frozenset({"a", "an"}),
     join=frozenset({"and", "n"}),
     minus=frozenset({"minus", "negative"}),
@@ -100,7 +100,7 @@ def _german() -> dict[str, int]:
 GERMAN = Language(
     small=_german(),
     hundred=frozenset({"hundert"}),
-    powers={"tausend": 1000},
+    powers={"tausend": 1000, "million": 10**6, "millionen": 10**6, "milliarde": 10**9, "milliarden": 10**9},
     a=frozenset({"ein", "eine", "einen", "einer", "einem"}),
     join=frozenset({"und"}),
     minus=frozenset({"minus"}),

@@ -42,7 +42,8 @@ _EN = _Table(
     behind=("squared", "cubed", "doubled", "tripled", "halved", "factorial", "to the power", "raised to the",
             "times as", "times that", "times more"),
     before=("twice", "thrice", "double", "triple", "root of", "sum of", "product of", "difference of",
-            "difference between", "logarithm of", "average of", "twice the", "double the"),
+            "difference between", "logarithm of", "average of", "twice the", "double the", "half as long as",
+            "twice as long as"),
     of="of",
 )  # fmt: skip
 _DE = _Table(
@@ -56,6 +57,8 @@ _OTHERS = _Table(between=frozenset(), joined=(), behind=(), before=(), of="")
 _TABLES = {"en": _EN, "de": _DE}
 _BY = word_set("by um")
 _CHANGE = word_set("change changed adjust alter shift move ändere verändere")
+_ORDINALS = word_set("second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth nth")
+_THINGS = word_set("timer timers one countdown alarm")
 _DEGREES = word_set("degrees degree ° celsius fahrenheit grad points")
 
 
@@ -115,8 +118,18 @@ def _goes_on(rest: Words, table: _Table, language: Language, *, part: bool) -> b
         return True
     if part and rest[0] == table.of and len(rest) > 1 and number_at(rest, 1, language):
         return True  # "half of an hour" is a length of its own
+    if table is _EN and _powers(rest, language):
+        return True
     joined = (*table.joined, *table.between, *_SIGNS)
     return any(_begins(rest, phrase) and _follows(rest, len(phrase.split()), language) for phrase in joined)
+
+
+def _powers(rest: Words, language: Language) -> bool:
+    """ "(ten) to the ninth minutes", not "(ten) to the 5 minute timer"."""
+    nth = [*rest[2:3], *rest[3:4]]
+    if list(rest[:2]) != ["to", "the"] or len(nth) < 2 or nth[1] not in {*language.units, *language.percent, "degrees"}:
+        return False
+    return (nth[0] in _ORDINALS or _follows(nth, 0, language)) and not _THINGS & set(rest[4:6])
 
 
 def _follows(words: Words, start: int, language: Language) -> bool:

@@ -22,7 +22,8 @@ MOST = 10**15
 """No timer, light or room has such a number; what is larger is as good as this one."""
 IN_WORDS = 100
 """Up to this, hassil knows numbers in words."""
-_LONG = re.compile(r"\d{16,}", re.ASCII)
+_LONG = re.compile(r"(?<![\w.,])(?:\d{16,}|(\d{1,3})e(\d{1,3}))(?!\w)", re.ASCII)
+""" "1e9" is typed, never said."""
 _TO = word_set("to for of at auf für von")
 """Behind these a minus is a sign."""
 
@@ -66,9 +67,9 @@ def opened(intents: Any, names: Collection[str]) -> None:
 def in_digits(text: str, language: str) -> str:
     """With "four hundred and thirty seven" as "437", and "to minus five" as "to -5"; `text` itself where every number
     is small."""
-    known, words, index = language_of(language), words_of(_LONG.sub(str(MOST), text)), 0
+    known, words, index = language_of(language), words_of(_LONG.sub(_shorter, text)), 0
     found: list[str] = []
-    large = len(_LONG.findall(text)) > 0
+    large = _LONG.search(text) is not None
     while index < len(words):
         number = number_at(words, index, known)
         if number is None or not _rewritten(number, words):
@@ -78,6 +79,10 @@ def in_digits(text: str, language: str) -> str:
             found.append(f"{number.value}%" if number.percent else str(number.value))
             index, large = number.end, True
     return " ".join(found) if large else text
+
+
+def _shorter(found: re.Match[str]) -> str:
+    return str(min(MOST, int(found[1]) * 10 ** int(found[2])) if found[1] else MOST)
 
 
 def _rewritten(number: Number, words: Sequence[str]) -> bool:

@@ -12,6 +12,9 @@ from assistant.nlu.sums import changed
     "text",
     [
         "ten to the power of nine minutes",
+        "ten to the ninth minutes",
+        "10 to the 9 minutes",
+        "half as long as ten minutes",
         "5 minutes minus 3 minutes",
         "an hour minus ten minutes",
         "1 hour 5 minutes minus 3 minutes",
@@ -58,6 +61,8 @@ def test_what_would_have_to_be_calculated(text: str) -> None:
         "5 minutes less",
         "a 5 minute timer and a 10 minute timer",
         "add ten to the 5 minute timer",
+        "add five minutes to the second timer",
+        "add five to the ten minute pasta timer",
         "make the ten minute timer 5 minutes longer",
         "do it three times",
         "",

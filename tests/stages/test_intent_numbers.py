@@ -58,6 +58,9 @@ def german() -> TemplateIntent:
         ("set the volume to minus 20 percent", "HassSetVolume", {"volume_level": -20}),
         ("set the volume to 1000000000 percent", "HassSetVolume", {"volume_level": 10**9}),
         ("decrease the volume by -5 percent", "HassSetVolumeRelative", {"volume_step": 5, "sum": 1}),
+        ("set a timer for five billion minutes", "HassStartTimer", {"minutes": 5 * 10**9}),
+        ("set the volume to 1e9 percent", "HassSetVolume", {"volume_level": 10**9}),
+        ("set a timer for -1e99 minutes", "HassStartTimer", {"minutes": -MOST}),
         ("volume minus ten", None, {}),
     ],
 )  # fmt: skip
@@ -85,6 +88,7 @@ def test_in_other_languages(language: str, text: str, minutes: int) -> None:
         ("stelle einen Timer auf minus fünf Minuten", "HassStartTimer", {"minutes": -5}),
         ("stelle einen Timer auf 99999999999 Stunden", "HassStartTimer", {"hours": 99999999999}),
         ("Lautstärke auf 1000000000 Prozent", "HassSetVolume", {"volume_level": 10**9}),
+        ("stelle einen Timer auf fünf Milliarden Minuten", "HassStartTimer", {"minutes": 5 * 10**9}),
         ("Lautstärke auf hundertfünfzig Prozent", "HassSetVolume", {"volume_level": 150}),
         ("erhöhe die Lautstärke um -10 Prozent", "HassSetVolumeRelative", {"volume_step": -10, "sum": 1}),
     ],
