@@ -200,6 +200,40 @@ def test_a_disk_of_models_that_hangs_keeps_nothing_but_the_questions_that_need_i
             world.ends()  # though a thread of it waits for the disk
 
 
+@pytest.mark.hostile
+def test_verbs_and_a_start_with_a_disk_of_models_that_hangs() -> None:
+    with World(*real_models()) as world:
+        world.daemon()
+        with slow_models(world) as disk:
+            disk.write_text("hangs")
+            other = world.folder / "other"  # a second daemon beside the first
+            other.mkdir(mode=0o700)
+            environ = {**world.environ, "XDG_RUNTIME_DIR": str(other), "XDG_STATE_HOME": str(other)}
+            inside = ["nsenter", "-t", str(world.process.pid), "-m", "--", sys.executable, "-P", "-m"]
+
+            def begun(words: str) -> subprocess.Popen[str]:
+                return subprocess.Popen(
+                    [*inside, *words.split()], cwd=world.folder, env=environ, text=True, stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                )  # fmt: skip
+
+            # one after the other: of two that look up the same name, the kernel lets the second not even exit
+            verbs = {"models list": 6, "ask --standalone --no-speech hello": 6, "doctor": 1}
+            for words, code in verbs.items():
+                with begun(f"assistant {words}") as verb:
+                    told, _ = verb.communicate(timeout=15)
+                assert verb.returncode == code, told
+                assert "the disk has not answered for 8 s" in told
+            assert "model-unreachable" in told
+            with begun("assistant.service") as second:
+                assert second.stdout is not None
+                lines = [second.stdout.readline() for _ in range(4)]
+                second.terminate()
+                assert second.wait(10) == 0
+            assert [one.partition(":")[0] for one in lines] == [*["warning"] * 3, "ready"], lines
+        world.ends()
+
+
 def test_a_folder_of_models_that_is_unmounted_and_mounted_again() -> None:
     with World("true") as world:
         models = world.root / "models"
