@@ -100,13 +100,18 @@ class Disk:
     async def ask(self, kind: str, work: Callable[[Alive], T]) -> T:
         """What `work` returns, or raises. Raises `TimeoutError` when the disk does not answer; a caller that is
         cancelled leaves at once. The thread then stays until the disk answers, or the process ends."""
-        while (before := self._running.get(kind)) is not None:
+        while (before := self._running.get(kind)) is not None and not before.done.done():
             await before.over()
         piece = self._running[kind] = _Piece(work, self._answer_s)
-        piece.done.add_done_callback(lambda _: self._running.pop(kind))
+        piece.done.add_done_callback(lambda _: self._forget(kind, piece))
         await piece.over()
         result: T = piece.done.result()()
         return result
+
+    def _forget(self, kind: str, piece: _Piece) -> None:
+        """The loop calls this a step after the end: there may be another piece by then."""
+        if self._running.get(kind) is piece:
+            del self._running[kind]
 
 
 class Writes:

@@ -68,6 +68,33 @@ def test_who_comes_meanwhile_waits_and_then_looks_for_himself(tmp_path: Path) ->
     asyncio.run(test())
 
 
+def test_who_comes_in_the_moment_in_which_it_ends_keeps_nobody_either() -> None:
+    """The loop hears of the end, and tells those who wait a step later: whoever asks in between must not wait for it
+    without a step of his own."""
+
+    async def asks(disk: Disk, times: int) -> int:
+        found = 0
+        for _ in range(times):
+            await asyncio.sleep(0)
+            found += await disk.ask("llm", lambda alive: 1)
+        return found
+
+    async def test() -> None:
+        disk, ended = Disk(5), asyncio.Event()
+
+        async def ticks() -> None:
+            while not ended.is_set():
+                await disk.ask("llm", lambda alive: 1)
+                await asyncio.sleep(0)
+
+        ticking = asyncio.create_task(ticks())
+        assert await asyncio.gather(*(asks(disk, 30) for _ in range(20))) == [30] * 20
+        ended.set()
+        await ticking
+
+    asyncio.run(test())
+
+
 def test_work_that_shows_signs_of_life_may_take_longer() -> None:
     def long(alive: Alive) -> str:
         for _ in range(8):
