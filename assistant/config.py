@@ -127,23 +127,23 @@ def _from_file(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:  # ValueError: no TOML, an endless number
         hint = ': a text needs quotes (key = "text"); true and false have none' if "Invalid value" in str(error) else ""
         raise ConfigError(f"{path}: {error}{hint}") from None
-    if wrong := list(_mistakes(flat)):
+    if wrong := dict(_mistakes(flat)):
         # a value that is none alone is refused with all layers together: a later one may have another
-        good = {key: value for key, value in flat.items() if key in _TYPES}
-        raise ConfigError(f"{path}: {all_of([*wrong, *wrong_values(good)])}")
+        good = {key: value for key, value in flat.items() if key not in wrong}
+        raise ConfigError(f"{path}: {all_of([*wrong.values(), *wrong_values(good)])}")
     return flat
 
 
-def _mistakes(flat: Mapping[str, Any]) -> Iterator[str]:
-    """Keys that there are not, and values of another type."""
+def _mistakes(flat: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Keys that there are not, and values of another type: each key with what to say."""
     for key, value in flat.items():
         if key not in _TYPES:
-            yield _unknown(key, _TYPES)
+            yield key, _unknown(key, _TYPES)
             continue
         try:
             msgspec.convert(value, _TYPES[key])
         except msgspec.ValidationError:
-            yield f"{key} must be {_named(_TYPES[key])}, not {value!r}"
+            yield key, f"{key} must be {_named(_TYPES[key])}, not {value!r}"
 
 
 def _named(kind: Any) -> str:

@@ -77,6 +77,14 @@ def test_bad_settings_are_usage_errors_that_say_what_to_write(
     assert caught.value.exit_code is ExitCode.USAGE
 
 
+def test_a_value_of_another_type_is_named_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(toml="[log]\nlevel = 3\n[api]\ntcp = -5\n", tmp=tmp_path)
+    assert caught.value.message == (
+        f"{tmp_path}/config.toml: log.level must be a text, not 3. Also: api.tcp must be a text, not -5"
+    )
+
+
 def test_all_mistakes_of_a_file_are_named(tmp_path: Path) -> None:
     toml = "[stages.llm]\nmodell = 'x'\nthreads = 'two'\nslots = 0\n[memory]\nbudget_mib = -3\n[log]\nlevel = 'loud'\n"
     with pytest.raises(ConfigError) as caught:
