@@ -115,7 +115,7 @@ def verify(names: Names = None, json_mode: JsonFlag = False) -> None:
             if not json_mode:
                 print(f"{name}: {'; '.join(p.message for p in problems) or 'whole'}")
                 if problems:
-                    say(f"Repair it with: {store.repair(name, problems)}")
+                    say(f"Repair it with: {store.repair(name)}")
         if missing is not None:
             fail(missing, json_mode, {"models": results})
         if json_mode:

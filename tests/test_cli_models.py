@@ -132,6 +132,18 @@ def test_a_repair_tells_what_is_wrong_and_not_what_it_is_doing_anyway(checkout: 
     assert "Repair it" not in said
 
 
+def test_damage_that_only_verify_can_see_is_repaired_by_the_next_fetch(checkout: Checkout) -> None:
+    checkout.run("fetch", "voice", "--quiet")
+    file = checkout.root / "models/voice/v.onnx"
+    before = file.stat()
+    file.chmod(0o644)
+    file.write_bytes(bytes(before.st_size))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    (found,) = checkout.json("verify", code=6)["models"]
+    assert [one["file"] for one in found["problems"]] == ["v.onnx"]
+    assert checkout.json("fetch", "voice")["models"][0]["action"] == "repaired"
+
+
 @pytest.mark.parametrize("path", ["./notes.txt", "notes.txt"])
 def test_a_file_that_is_no_gguf_is_called_so(checkout: Checkout, path: str) -> None:
     (checkout.root / "notes.txt").write_text("to do: everything")

@@ -22,7 +22,7 @@ from assistant.config import Config
 from assistant.disk import Alive, answered
 from assistant.doctor.findings import Finding
 from assistant.doctor.scene import Scene, mib, reinstall
-from assistant.errors import AssistantError, ModelError, ModelUnreachable
+from assistant.errors import AssistantError, ModelUnreachable
 from assistant.messages import STAGE_ORDER, Stage
 from assistant.model_store import manifest as manifests
 from assistant.model_store.derived import MARKER, Derived
@@ -122,7 +122,7 @@ def _model(store: ModelStore, one: Wanted, alive: Alive) -> Iterator[Finding]:
         yield Finding("model-missing", "problem", f"{named}: it is not in {store.models_dir}{size}", fix)
         return
     if status.state is State.DAMAGED:
-        yield Finding("model-damaged", "problem", f"{named}: {status.reason}", _repair(store, one.model))
+        yield Finding("model-damaged", "problem", f"{named}: {status.reason}", store.repair(one.model))
         return
     if status.state is State.OUTDATED:
         yield Finding("model-outdated", "advice", f"{named}: {status.reason}", f"assistant models fetch {one.model}")
@@ -133,13 +133,6 @@ def _model(store: ModelStore, one: Wanted, alive: Alive) -> Iterator[Finding]:
             f"{named} is made for stage {model.stage}, engine {model.engine!r}, not for {one.engine!r}",
             f"set stages.{one.stage}.engine and .model in config.toml; assistant models list shows what goes together",
         )  # fmt: skip
-
-
-def _repair(store: ModelStore, name: str) -> str:
-    manifest = None
-    with contextlib.suppress(ModelError):
-        manifest = manifests.read(store.path(name))
-    return store.fix(name, manifest)
 
 
 def _wake_words(scene: Scene, store: ModelStore) -> Iterator[Finding]:

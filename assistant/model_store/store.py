@@ -6,6 +6,7 @@ touches the network, and imports no engine library.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from enum import StrEnum
@@ -14,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from assistant import paths
-from assistant.errors import AssistantError, ModelDamaged, ModelMissing
+from assistant.errors import AssistantError, ModelDamaged, ModelError, ModelMissing
 from assistant.messages import Stage
 from assistant.model_store import manifest as manifests
 from assistant.model_store import reach, versions
@@ -143,7 +144,11 @@ class ModelStore:
 
     def verify(self, name: str, alive: Alive = lambda: None) -> list[Problem]:
         """Reads every byte. Raises `ModelUnknown`, `ModelMissing` or `ModelUnreachable`; an unreadable manifest is a
-        problem."""
+        problem.
+
+        What it finds wrong is damaged for `open` and `status` from then on, too, though its files' times have not
+        changed: else no fetch would mend it.
+        """
         folder = self.path(name)
         try:
             manifest = manifests.read(folder)
@@ -151,25 +156,23 @@ class ModelStore:
             return [Problem(file=manifests.FILE_NAME, message=error.message)]
         if manifest is None:
             raise self.absent(name)
-        return list(manifests.problems(folder, manifest, alive))
+        found = list(manifests.problems(folder, manifest, alive))
+        if found:
+            with contextlib.suppress(ModelDamaged):
+                current = manifests.read(folder)  # reading all took long: it may be another one
+                if current is not None:
+                    self._refresh(folder, manifests.distrusted(current, found))
+        return found
 
-    def repair(self, name: str, found: list[Problem]) -> str:
-        """The command that makes a model whole in which `verify` has found something.
-
-        From then on it is damaged for `open` and `status`, too, though its files' times have not changed: else that
-        command would leave it alone.
-        """
-        folder = self.path(name)
-        try:
-            manifest = manifests.read(folder)
-        except ModelDamaged:
-            return self.fix(name, None)
-        if manifest is not None:
-            self._refresh(folder, manifests.distrusted(manifest, found))
+    def repair(self, name: str) -> str:
+        """The command that makes a damaged model whole, by its manifest where that can be read."""
+        manifest = None
+        with contextlib.suppress(ModelError):
+            manifest = manifests.read(self.path(name))
         return self.fix(name, manifest)
 
     def fix(self, name: str, manifest: Manifest | None) -> str:
-        """The command that makes a damaged model whole."""
+        """The same for whoever has read the manifest; None = it cannot be read."""
         try:
             known = self.catalog.find(name) is not None
         except AssistantError:

@@ -78,7 +78,7 @@ def test_damage_that_shows_in_no_time_is_repaired_by_the_command_that_verify_nam
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     found = here.store().verify("mine")
     assert [problem.file for problem in found] == ["am/final.mdl"]
-    command = shlex.split(here.store().repair("mine", found))
+    command = shlex.split(here.store().repair("mine"))
     assert command[:3] == ["assistant", "models", "add"]
     assert here.store().status("mine").state is State.DAMAGED
     add(here.store(), Path(command[3]), command[5])
@@ -88,8 +88,8 @@ def test_damage_that_shows_in_no_time_is_repaired_by_the_command_that_verify_nam
 def test_without_a_manifest_that_can_be_read_nobody_is_sent_in_circles(here: World) -> None:
     info = add(here.store(), put(here.top / "their own", VOSK), "mine")
     (info.path / "manifest.json").write_text("{")
-    found = here.store().verify("mine")
-    assert here.store().repair("mine", found).startswith("assistant models rm mine, and then add or convert")
+    assert here.store().verify("mine")
+    assert here.store().repair("mine").startswith("assistant models rm mine, and then add or convert")
     remove(here.store(), here.cache, "mine")
     assert here.store().installed() == []
 
