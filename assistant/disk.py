@@ -66,29 +66,6 @@ class _Piece:
             await asyncio.wait([self.done], timeout=max(left, 0.01))
 
 
-def answered(work: Callable[[Alive], T], answer_s: float = ANSWER_S) -> T:
-    """The same for whoever has no event loop: what `work` returns, or raises. Raises `TimeoutError` when the disk gives
-    no sign of life for so long."""
-    signs: queue.SimpleQueue[Callable[[], T] | None] = queue.SimpleQueue()
-
-    def run() -> None:
-        try:
-            result = work(lambda: signs.put(None))
-        except BaseException as error:  # noqa: BLE001 - handed to the caller, whatever it is
-            signs.put(functools.partial(_raise, error))
-        else:
-            signs.put(lambda: result)
-
-    threading.Thread(target=run, name="disk", daemon=True).start()
-    while True:
-        try:
-            give = signs.get(timeout=answer_s)
-        except queue.Empty:
-            raise TimeoutError(f"the disk has not answered for {answer_s:g} s") from None
-        if give is not None:
-            return give()
-
-
 class Disk:
     """One piece of work of each kind at a time: a disk that keeps one of them gets no more threads, and whoever comes
     while it does is told at once. Other kinds go on."""
@@ -112,6 +89,11 @@ class Disk:
         """The loop calls this a step after the end: there may be another piece by then."""
         if self._running.get(kind) is piece:
             del self._running[kind]
+
+
+def answered(work: Callable[[Alive], T], answer_s: float = ANSWER_S) -> T:
+    """The same for whoever has no event loop: what `work` returns, or raises. Raises `TimeoutError`."""
+    return asyncio.run(Disk(answer_s).ask("", work))
 
 
 class Writes:
