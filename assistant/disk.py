@@ -119,6 +119,8 @@ class Writes:
                 work()
             except OSError as error:
                 log.warning("not written: %s", error)
+            except Exception:  # or nothing that comes after it would be written
+                log.exception("not written")
 
     async def close(self, patience_s: float = 1.0) -> None:
         """Gives what waits so much time."""

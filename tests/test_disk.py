@@ -163,12 +163,14 @@ def test_writes_come_in_order_and_are_there_at_the_end(tmp_path: Path, caplog: p
         for number in range(5):
             writes(functools.partial(done.append, number))
         writes(lambda: (tmp_path / "none" / "folder").mkdir())
+        writes(lambda: done.remove(9))
         writes(lambda: done.append(5))
         await writes.close()
         return done
 
     assert asyncio.run(test()) == [0, 1, 2, 3, 4, 5]
     assert "not written" in caplog.text
+    assert "ValueError" in caplog.text
 
 
 def test_writes_that_a_disk_does_not_take_keep_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
