@@ -60,14 +60,14 @@ class Looks:
         return supervisor
 
     async def _looked_up(self, stage: Stage, understood: Any, known: Found | None) -> Found:
-        """`known`: will do where the disk does not answer soon."""
+        """`known`: will do where the disk does not answer soon, or fails."""
         find = functools.partial(self._find, stage, understood)
         if known is None:
             return await self.ask(stage, find)
         try:
             async with asyncio.timeout(_SENTENCES_S):
                 return await self._disk.ask(stage, find)
-        except TimeoutError:
+        except OSError:  # a time-out is one
             return known
 
     def _find(self, stage: Stage, understood: Any, alive: Alive) -> Found:
@@ -77,16 +77,18 @@ class Looks:
         return found
 
     async def ask(self, what: str, work: Callable[[Alive], T]) -> T:
-        """`what`: a stage, or what else needs models. Raises `ModelUnreachable`, and what `work` raises."""
+        """`what`: a stage, or what else needs models. Raises `ModelUnreachable`, also for an `OSError` of `work`, and
+        what else that raises."""
         try:
             return await self._disk.ask(what, work)
         except TimeoutError as error:
-            stage = what if what in STAGE_ORDER else None
-            raise ModelUnreachable(
-                f"{error} that holds what {what} needs ({self._stages.where(what)}): look after it (the kernel's log"
-                " may say more), then ask again",
-                stage=stage,
-            ) from None
+            wrong = f"{error} that holds what {what} needs ({self._stages.where(what)})"
+        except OSError as error:
+            wrong = f"what {what} needs cannot be read: {error}"
+        raise ModelUnreachable(
+            f"{wrong}: look after it (the kernel's log may say more), then ask again",
+            stage=what if what in STAGE_ORDER else None,
+        )
 
     def _set(self, stage: Stage, supervisor: Supervisor | None) -> None:
         before = self._known.get(stage)

@@ -24,6 +24,7 @@ from assistant.model_store import manifest
 from assistant.model_store.store import ModelInfo, ModelStore
 from assistant.query import Query
 from assistant.stages.fork_client import ForkServer
+from assistant.stages.spec import StageSpec
 from assistant.stages.supervisor import Supervisor
 
 LLM = "smollm2-135m-instruct"
@@ -58,11 +59,17 @@ class Shelf:
         (self.store.path(name) / manifest.FILE_NAME).write_text("")
 
 
-def looks_of(shelf: Shelf, tmp_path: Path, *sets: str, changed: Callable[[], None] = lambda: None) -> Looks:
+def looks_of(
+    shelf: Shelf,
+    tmp_path: Path,
+    *sets: str,
+    also: Callable[[StageSpec], None] = lambda spec: None,
+    changed: Callable[[], None] = lambda: None,
+) -> Looks:
     server, known = ForkServer(), Calibration(tmp_path / "measured.json")
     settings = config.load(sets, files=[], environ={})
     stages = Stages(settings, shelf.store, lambda spec: Supervisor(spec, server, known), lambda: "normal")
-    return Looks(stages, Disk(0.1), changed=changed)
+    return Looks(stages, Disk(0.1), also=also, changed=changed)
 
 
 def test_a_stage_whose_disk_does_not_answer_is_told_and_others_are_found(tmp_path: Path) -> None:
@@ -116,6 +123,20 @@ def test_commands_go_on_while_the_disk_with_the_sentences_is_silent(tmp_path: Pa
         with pytest.raises(ModelUnreachable):
             await silent
         answers.set()
+
+    asyncio.run(test())
+
+
+def test_a_disk_that_fails_is_told_and_what_was_known_before_goes_on(tmp_path: Path) -> None:
+    async def test() -> None:
+        there = tmp_path / "there"
+        looks = looks_of(Shelf(tmp_path), tmp_path, also=lambda spec: there.open().close())
+        with pytest.raises(ModelUnreachable, match=f"cannot be read: .*{there}"):
+            await looks(Stage.INTENT)
+        there.touch()
+        before = await looks(Stage.INTENT)
+        there.unlink()
+        assert await looks(Stage.INTENT) is before
 
     asyncio.run(test())
 
