@@ -27,18 +27,17 @@ _SIGNS = word_set("+ - − – × x / ÷ ^ plus minus")
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    between: frozenset[str]
-    """Words with a number on both sides, as the next."""
-    joined: tuple[str, ...]
+    between: tuple[str, ...]
+    """What changes a number with another one behind it."""
     behind: tuple[str, ...]
+    """What does so without."""
     before: tuple[str, ...]
     of: str
 
 
 _EN = _Table(
-    between=word_set("times less mod modulo"),
-    joined=("to the power", "to the power of", "divided by", "multiplied by", "multiplied with", "more than",
-            "less than", "fewer than", "added to", "raised to", "taken from", "times the", "to power of"),
+    between=("times", "less", "mod", "modulo", "divided by", "multiplied by", "multiplied with", "more than",
+             "less than", "fewer than", "added to", "raised to", "taken from", "times the", "to power of"),
     behind=("squared", "cubed", "doubled", "tripled", "halved", "factorial", "to the power", "raised to the",
             "times as", "times that", "times more"),
     before=("twice", "thrice", "double", "triple", "root of", "sum of", "product of", "difference of",
@@ -47,13 +46,12 @@ _EN = _Table(
     of="of",
 )  # fmt: skip
 _DE = _Table(
-    between=word_set("mal durch hoch weniger"),
-    joined=("geteilt durch", "mehr als", "weniger als"),
+    between=("mal", "durch", "hoch", "weniger", "geteilt durch", "mehr als", "weniger als"),
     behind=("quadrat", "im quadrat", "zum quadrat", "mal so", "fakultät"),
-    before=("doppelt", "das doppelte von", "die hälfte von", "hälfte von", "wurzel aus", "wurzel von"),
+    before=("doppelt", "das doppelte von", "hälfte von", "wurzel aus", "wurzel von"),
     of="von",
 )
-_OTHERS = _Table(between=frozenset(), joined=(), behind=(), before=(), of="")
+_OTHERS = _Table(between=(), behind=(), before=(), of="")
 _TABLES = {"en": _EN, "de": _DE}
 _BY = word_set("by um")
 _CHANGE = word_set("change changed adjust alter shift move ändere verändere")
@@ -91,8 +89,10 @@ def negative(text: str, code: str = "en") -> bool:
 
 def backwards(text: str, code: str = "en") -> bool:
     """ "Up by minus five": nobody can tell which way that shall go. "Change it by minus five" can be told."""
-    words, found = words_of(text), numbers(words_of(text), language_of(code))
-    by = [one for one in found if one.value < 0 and one.start and words[one.start - 1] in _BY]
+    words = words_of(text)
+    by = [
+        one for one in numbers(words, language_of(code)) if one.value < 0 and one.start and words[one.start - 1] in _BY
+    ]
     return bool(by) and not _CHANGE & set(words)
 
 
@@ -120,8 +120,8 @@ def _goes_on(rest: Words, table: _Table, language: Language, *, part: bool) -> b
         return True  # "half of an hour" is a length of its own
     if table is _EN and _powers(rest, language):
         return True
-    joined = (*table.joined, *table.between, *_SIGNS)
-    return any(_begins(rest, phrase) and _follows(rest, len(phrase.split()), language) for phrase in joined)
+    between = (*table.between, *_SIGNS)
+    return any(_begins(rest, phrase) and _follows(rest, len(phrase.split()), language) for phrase in between)
 
 
 def _powers(rest: Words, language: Language) -> bool:
