@@ -76,18 +76,18 @@ def _silent(folder: Path, error: NotRunning) -> Finding:
     return Finding("daemon-silent", "problem", error.message, end)
 
 
-def _stale(paths: list[Path]) -> Finding:
+def _stale(left: list[Path]) -> Finding:
     """One finding for all that a daemon has left."""
-    named = ", ".join(map(str, paths))
+    named = ", ".join(map(str, left))
 
     def mend() -> str:
-        with DaemonLock(paths[0].parent):  # a daemon that is just starting has it, and needs no help
-            for path in paths:
+        with DaemonLock(left[0].parent):  # a daemon that is just starting has it, and needs no help
+            for path in left:
                 if not somebody_listens(path):
                     path.unlink(missing_ok=True)
         return f"removed {named}"
 
-    return Finding("socket-stale", "advice", f"nobody listens at {named}", shlex.join(["rm", *map(str, paths)]), mend)
+    return Finding("socket-stale", "advice", f"nobody listens at {named}", shlex.join(["rm", *map(str, left)]), mend)
 
 
 def _others(scene: Scene) -> Iterator[Finding]:
