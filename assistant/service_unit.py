@@ -18,6 +18,11 @@ from assistant.memory_orchestrator.budget import FULL_MARGIN_FROM, decide
 from assistant.memory_orchestrator.probe import MIB, Machine
 
 MARKER = "# Written by 'assistant install-service', which may overwrite it; changes: systemctl [--user] edit assistant"
+_MARKERS = (
+    MARKER,
+    "# Written by 'assistant install-service', which may overwrite it; put changes into 'systemctl edit assistant'.",
+)
+"""With that of earlier versions: their units are ours, too."""
 
 ANYWHERE = "any"
 _HIDDEN_BY_HOME = ("/home", "/root", "/run/user")
@@ -288,4 +293,4 @@ def _escape(char: str) -> str:
 
 
 def is_ours(lines: Iterable[str]) -> bool:
-    return next(iter(lines), "").rstrip("\n") == MARKER
+    return next(iter(lines), "").rstrip("\n") in _MARKERS

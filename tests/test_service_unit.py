@@ -56,6 +56,8 @@ def test_the_service_is_watched_and_locked_in(system: bool) -> None:
     assert "MemoryDenyWriteExecute" not in service
     assert is_ours(one.text.splitlines())
     assert not is_ours([f"{MARKER} not", "x"])
+    earlier = "which may overwrite it; put changes into 'systemctl edit assistant'."
+    assert is_ours([f"# Written by 'assistant install-service', {earlier}\n", "x\n"])
 
 
 def test_the_system_finds_its_folders_where_systemd_makes_them() -> None:
