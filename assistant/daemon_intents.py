@@ -6,7 +6,8 @@ Part of the composition root. Starts nothing.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from assistant import paths
@@ -26,12 +27,15 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 def sentences_stamp() -> Stamp:
     """Of the user's own sentences in all languages: another one when a file came, went or was changed. Asks the disk,
     and reads nothing."""
+    return stamp_of(str(path) for folder in paths.sentences_dirs() for path in folder.glob("*/*.yaml"))
+
+
+def stamp_of(files: Iterable[str]) -> Stamp:
     found = []
-    for folder in paths.sentences_dirs():
-        for path in folder.glob("*/*.yaml"):
-            with contextlib.suppress(OSError):  # removed meanwhile, or a link to nothing
-                stat = path.stat()
-                found.append((str(path), stat.st_ino, stat.st_mtime_ns, stat.st_size))
+    for path in files:
+        with contextlib.suppress(OSError):  # removed meanwhile, or a link to nothing
+            stat = os.stat(path)
+            found.append((path, stat.st_ino, stat.st_mtime_ns, stat.st_size))
     return tuple(sorted(found))
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from assistant import paths
 from assistant.config import Config
-from assistant.daemon_intents import Stamp, sentences_stamp
+from assistant.daemon_intents import Stamp, sentences_stamp, stamp_of
 from assistant.daemon_remote import Pauses, is_remote, local_config
 from assistant.daemon_specs import stage_spec
 from assistant.disk import Alive
@@ -38,8 +38,6 @@ log = logging.getLogger(__name__)
 _BITS = ("-w4", "-w8")
 """How the names of a model's variants with other bits end."""
 
-_quiet: Alive = lambda: None  # noqa: E731 - nobody waits
-
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -58,7 +56,7 @@ class _Known:
 
 
 class Stages:
-    """`stages(Stage.LLM)` gives the supervisor that is the right one now: `find` and `supervisor` at once."""
+    """`find` says what a stage shall be now, and `supervisor` gives who runs that: see `daemon_looks.Looks`."""
 
     def __init__(
         self,
@@ -78,10 +76,7 @@ class Stages:
         self._known: dict[tuple[Stage, str], _Known] = {}
         self._made: dict[tuple[Stage, str, str, tuple[int, ...]], tuple[StageSpec, Supervisor]] = {}
 
-    def __call__(self, stage: Stage) -> Supervisor:
-        return self.supervisor(self.find(stage, self.understood()))
-
-    def find(self, stage: Stage, understood: Understood, alive: Alive = _quiet) -> Found:
+    def find(self, stage: Stage, understood: Understood, alive: Alive) -> Found:
         """Asks the disk; one stage at a time. `alive`: called while that takes long. Raises `ModelError` when the
         stage's model cannot be used."""
         spec = self._spec(stage, self._config_now(stage, alive), understood, alive)
@@ -144,7 +139,7 @@ class Stages:
                 log.info("%s: nothing takes the server's place: %s", stage, error.message)
         return self._config
 
-    def check_small(self, alive: Alive = _quiet) -> None:
+    def check_small(self, alive: Alive) -> None:
         """Says now what is wrong with `stages.llm.small_model`, not when the machine is pressed already. Raises
         `UsageError` for what is no model of this stage."""
         self._small(alive)
@@ -225,14 +220,11 @@ class Stages:
 
     def _stamp(self, name: str) -> Stamp:
         """Takes a tenth of a millisecond."""
-        found = []
-        with contextlib.suppress(OSError, UsageError):
-            for folder, _, files in os.walk(self._store.path(name)):
-                for file in files:
-                    path = os.path.join(folder, file)
-                    stat = os.stat(path)
-                    found.append((path, stat.st_ino, stat.st_mtime_ns, stat.st_size))
-        return tuple(sorted(found))
+        try:
+            tree = os.walk(self._store.path(name))
+        except UsageError:
+            return ()
+        return stamp_of(os.path.join(folder, file) for folder, _, files in tree for file in files)
 
 
 def _weights(stamp: Stamp) -> Stamp:

@@ -45,6 +45,10 @@ def stages_of(tmp_path: Path, clock: Clock, *sets: str, store: ModelStore | None
     )  # fmt: skip
 
 
+def now(stages: Stages, stage: Stage) -> Supervisor:
+    return asyncio.run(Looks(stages, Disk())(stage))
+
+
 def instead(stages: Stages, failed: Supervisor, error: StageError) -> Supervisor | None:
     return asyncio.run(Looks(stages, Disk()).instead(failed, error))
 
@@ -67,7 +71,7 @@ def test_by_default_nothing_leaves_this_machine() -> None:
     ],
 )
 def test_one_line_chooses_a_server_and_needs_no_model(tmp_path: Path, line: str, stage: Stage, model: str) -> None:
-    one = stages_of(tmp_path, Clock(), line, store=empty(tmp_path))(stage)
+    one = now(stages_of(tmp_path, Clock(), line, store=empty(tmp_path)), stage)
     assert (one.engine in REMOTE, one.model) == (True, model)
     assert one.need().usage.total <= 24 * MIB
 
@@ -86,7 +90,7 @@ def test_the_key_is_in_no_spec_and_no_calibration(tmp_path: Path) -> None:
 )
 def test_a_bad_address_is_told_at_the_start(tmp_path: Path, line: str) -> None:
     with pytest.raises(ConfigError, match=r"stages\.llm\.") as caught:
-        stages_of(tmp_path, Clock(), "stages.llm.engine=openai", line)(Stage.LLM)
+        now(stages_of(tmp_path, Clock(), "stages.llm.engine=openai", line), Stage.LLM)
     assert "secret" not in caught.value.message
 
 
@@ -101,23 +105,23 @@ def test_the_installed_model_takes_the_place_for_30_s_with_the_engine_that_it_is
     stages = stages_of(tmp_path, clock, *lines)
     error = RemoteFailed("away", code="remote-unreachable")
     for stage, engine in ((Stage.ASR, "whisper"), (Stage.TTS, "piper"), (Stage.LLM, "mnn")):
-        remote = stages(stage)
+        remote = now(stages, stage)
         local = instead(stages, remote, error)
         assert local is not None
         assert (local.engine, local.spec.weight_bytes > 0) == (engine, True)
-        assert stages(stage) is local
+        assert now(stages, stage) is local
         why = stages.away(local)
         assert why is not None
         assert (why.code, why.message, stages.away(remote)) == (error.code, error.message, None)
         assert instead(stages, local, EngineFailed("bad day")) is None
         clock.now += 29
-        assert stages(stage) is local
+        assert now(stages, stage) is local
         clock.now += 2
-        assert stages(stage) is remote
+        assert now(stages, stage) is remote
         stages.note(stage, EngineFailed("bad day"))
-        assert stages(stage) is remote
+        assert now(stages, stage) is remote
         stages.note(stage, error)
-        assert stages(stage) is local
+        assert now(stages, stage) is local
         clock.now += 31
 
 
@@ -125,10 +129,10 @@ def test_the_installed_model_takes_the_place_for_30_s_with_the_engine_that_it_is
 def test_without_an_installed_model_or_a_wish_for_it_nothing_takes_the_place(tmp_path: Path, more: list[str]) -> None:
     store = empty(tmp_path) if not more else ModelStore.default()
     stages = stages_of(tmp_path, Clock(), "stages.llm.engine=openai", *more, store=store)
-    assert stages.away(stages(Stage.INTENT)) is None
-    remote = stages(Stage.LLM)
+    assert stages.away(now(stages, Stage.INTENT)) is None
+    remote = now(stages, Stage.LLM)
     assert instead(stages, remote, RemoteFailed("away")) is None
-    assert stages(Stage.LLM) is remote
+    assert now(stages, Stage.LLM) is remote
 
 
 def test_read_ahead_of_a_remote_stage_reads_none_of_the_users_files(tmp_path: Path) -> None:
