@@ -17,8 +17,7 @@ from assistant.stages.supervisor import Supervisor
 
 T = TypeVar("T")
 Instead = Callable[[Supervisor, StageError], Awaitable[Supervisor | None]]
-"""Is told which stage failed and how; gives the local one for its place, None where there is none. Raises
-`ModelError` where nobody can tell."""
+"""Is told which stage failed and how; gives the local one for its place, None where there is none."""
 
 Away = Callable[[Supervisor], StageError | None]
 """Of a local stage: why the server whose place it has is left alone; None when there is none, or it is not."""

@@ -47,8 +47,7 @@ class Services:
         lease_deadline_s: float = 30,
     ) -> None:
         """`stages` looks up the supervisor of a stage, or raises `ModelError`; `known`: what was found last, without
-        a look. `languages`: as configured; empty = the
-        model decides. `failed` is told what a stage raised."""
+        a look. `languages`: as configured; empty = the model decides. `failed` is told what a stage raised."""
         self._memory, self._stages, self._known = memory, stages, known
         self._languages, self._failed = languages, failed
         self._emit = emit

@@ -126,7 +126,7 @@ _NO_THING = re.compile(
 
 def _named(item: str) -> list[str]:
     """The things of an item, one by one; none where nothing is named."""
-    return [one for one in each(item) if item and not _NO_THING.fullmatch(one)]
+    return [one for one in each(item) if one and not _NO_THING.fullmatch(one)]
 
 
 @skill("HassShoppingListAddItem")
