@@ -122,12 +122,12 @@ def _model(store: ModelStore, one: Wanted, alive: Alive) -> Iterator[Finding]:
         yield Finding("model-missing", "problem", f"{named}: it is not in {store.models_dir}{size}", fix)
         return
     if status.state is State.DAMAGED:
-        yield Finding("model-damaged", "problem", f"{named}: {status.reason}", store.repair(one.model))
+        yield Finding("model-damaged", "problem", f"{named}: {status.reason}", store.fix(one.model, status.manifest))
         return
     if status.state is State.OUTDATED:
         yield Finding("model-outdated", "advice", f"{named}: {status.reason}", f"assistant models fetch {one.model}")
-    model = store.open(one.model)
-    if (model.stage, model.engine) != (one.stage, one.engine):
+    model = status.manifest
+    if model is not None and (model.stage, model.engine) != (one.stage, one.engine):
         yield Finding(
             "model-unfit", "problem",
             f"{named} is made for stage {model.stage}, engine {model.engine!r}, not for {one.engine!r}",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from assistant.errors import ModelDamaged
-from assistant.model_store import manifest as manifests
 from assistant.model_store.manifest import Alive, Manifest
 from assistant.model_store.store import ModelStore, State
 
@@ -16,7 +14,7 @@ def rows(store: ModelStore, alive: Alive = lambda: None) -> list[dict[str, Any]]
     for entry in store.catalog.entries():
         alive()
         status = store.status(entry.name, alive)
-        size = store.open(entry.name).bytes if status.state is State.READY else entry.download_bytes
+        here = status.manifest if status.state is State.READY else None
         found.append(
             {
                 "name": entry.name,
@@ -24,7 +22,7 @@ def rows(store: ModelStore, alive: Alive = lambda: None) -> list[dict[str, Any]]
                 "kind": entry.kind,
                 "engine": entry.engine,
                 "language": entry.language,
-                "bytes": size,
+                "bytes": here.bytes if here is not None else entry.download_bytes,
                 "licence": entry.licence,
                 "description": entry.description,
                 "default": entry.default,
@@ -39,10 +37,7 @@ def rows(store: ModelStore, alive: Alive = lambda: None) -> list[dict[str, Any]]
 
 def _own(store: ModelStore, name: str, alive: Alive) -> dict[str, Any]:
     status = store.status(name, alive)
-    try:
-        manifest = manifests.read(store.path(name))
-    except ModelDamaged:
-        manifest = None
+    manifest = status.manifest
     return {
         "name": name,
         "stage": (manifest.stage.value if manifest.stage else manifest.kind) if manifest else "",

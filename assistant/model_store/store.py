@@ -52,6 +52,8 @@ class State(StrEnum):
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     reason: str = ""
+    manifest: Manifest | None = None
+    """None where there is none, or it cannot be read."""
 
 
 class ModelStore:
@@ -119,9 +121,9 @@ class ModelStore:
         except ModelMissing:
             return Status(state=State.MISSING, reason="it is not on this disk")
         if manifest is None or wrong:
-            return Status(state=State.DAMAGED, reason=f"it is damaged: {wrong}")
+            return Status(state=State.DAMAGED, reason=f"it is damaged: {wrong}", manifest=manifest)
         reason = self._outdated(self.catalog.find(name), manifest)
-        return Status(state=State.OUTDATED, reason=reason) if reason else Status(state=State.READY)
+        return Status(state=State.OUTDATED if reason else State.READY, reason=reason, manifest=manifest)
 
     def installed(self) -> list[str]:
         """Names of the folders that have a manifest, whole or not. Raises `ModelUnreachable`."""
