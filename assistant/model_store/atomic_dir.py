@@ -1,4 +1,4 @@
-"""A directory that appears whole or not at all. Imports nothing of ours.
+"""A directory that appears whole or not at all. Imports `locked_folder`.
 
 Work goes on in a hidden sibling, `.NAME.tmp-PID`, which is renamed at the end and removed on any exception. A process
 that is killed leaves its sibling behind: the next one to build the same directory removes it, told from a living one by
@@ -7,40 +7,24 @@ the lock that its maker holds.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+
+from assistant.locked_folder import made_locked, remove_unless_held
 
 
 def sweep(target: Path) -> None:
     """Removes what killed builders of `target` have left."""
     for left in [*target.parent.glob(f".{target.name}.tmp-*"), *target.parent.glob(f".{target.name}.old-*")]:
-        try:
-            fd = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except OSError:
-            continue  # just removed by another, or not ours
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(left, ignore_errors=True)
-        except BlockingIOError:
-            pass  # its maker is alive
-        finally:
-            os.close(fd)
+        remove_unless_held(left)
 
 
-def _locked(path: Path) -> int:
-    """Makes the directory and locks it. A sweeper may catch it in between, so look again."""
-    while True:
-        path.mkdir()
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(fd), path.stat()):
-                return fd
-        os.close(fd)
+def _made(path: Path) -> Path:
+    path.mkdir()
+    return path
 
 
 @contextmanager
@@ -52,7 +36,7 @@ def building(target: Path) -> Iterator[Path]:
     old = target.with_name(f".{target.name}.old-{os.getpid()}")
     lock = -1
     try:
-        lock = _locked(work)
+        _, lock = made_locked(lambda: _made(work))
         yield work
         if target.exists():
             target.rename(old)

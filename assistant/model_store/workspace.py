@@ -1,4 +1,5 @@
-"""Locks and temporary folders that survive nothing: not Ctrl-C, not a crash, not a second run. Imports `errors`.
+"""Locks and temporary folders that survive nothing: not Ctrl-C, not a crash, not a second run. Imports `errors`,
+`locked_folder`.
 
 A lock is an flock, so the kernel drops it with the process that held it. A temporary folder is locked by its owner
 for as long as it lives; a folder that nobody locks belongs to a dead run and is swept.
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from assistant.errors import FetchFailed
+from assistant.locked_folder import made_locked, remove_unless_held
 
 _TEMP_PREFIX = ".tmp-"
 _LOCKS = ".locks"
@@ -42,7 +44,7 @@ def workspace(folder: Path) -> Iterator[Path]:
     """A fresh folder below `folder` (so a rename out of it is atomic); gone when the block ends, however it ends."""
     folder.mkdir(parents=True, exist_ok=True)
     sweep(folder)
-    path, fd = _make_locked(folder)
+    path, fd = made_locked(lambda: Path(tempfile.mkdtemp(prefix=_TEMP_PREFIX, dir=folder)))
     try:
         yield path
     finally:
@@ -50,33 +52,10 @@ def workspace(folder: Path) -> Iterator[Path]:
         os.close(fd)
 
 
-def _make_locked(folder: Path) -> tuple[Path, int]:
-    while True:
-        path = Path(tempfile.mkdtemp(prefix=_TEMP_PREFIX, dir=folder))
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            continue  # another run swept it between its creation and our lock
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        if path.exists():
-            return path, fd
-        os.close(fd)
-
-
 def sweep(folder: Path) -> None:
     """Removes temporary folders of runs that are dead."""
     for path in folder.glob(_TEMP_PREFIX + "*"):
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
-            continue  # gone already, or not a folder of ours
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(path, ignore_errors=True)
-        except BlockingIOError:
-            continue  # its owner lives
-        finally:
-            os.close(fd)
+        remove_unless_held(path)
 
 
 def need_space(folder: Path, wanted: int, what: str, free: Callable[[Path], int] | None = None) -> None:

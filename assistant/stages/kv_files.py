@@ -11,7 +11,6 @@ which others know that it lives, also those in another PID namespace, where its 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import shutil
@@ -19,6 +18,7 @@ import stat
 from pathlib import Path
 
 from assistant.closing import Closing
+from assistant.locked_folder import made_locked, remove_unless_held
 from assistant.machine import descriptors, has_ended, pid_namespace, process_start
 from assistant.messages import KvHome
 
@@ -83,9 +83,9 @@ class KvFiles(Closing):
         if not _ours(root):
             raise PermissionError(f"{root} is not a folder of ours alone")
         sweep(root)
-        self.path = root / f"{os.getpid()}-{process_start(os.getpid())}-{pid_namespace()}"
-        shutil.rmtree(self.path, ignore_errors=True)
-        self._lock = _made_locked(self.path)
+        path = root / f"{os.getpid()}-{process_start(os.getpid())}-{pid_namespace()}"
+        shutil.rmtree(path, ignore_errors=True)
+        self.path, self._lock = made_locked(lambda: _made(path))
         try:
             for file in weights.resolve().iterdir() if weights is not None else ():
                 (self.path / file.name).symlink_to(file)
@@ -113,20 +113,9 @@ class KvFiles(Closing):
             self._lock = -1
 
 
-def _made_locked(path: Path) -> int:
-    """The folder's descriptor; locked for as long as it is open."""
-    while True:
-        path.mkdir(mode=0o700, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):  # swept between its creation and our lock
-            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX)
-                if os.path.samestat(os.fstat(fd), path.lstat()):
-                    return fd
-            except BaseException:
-                os.close(fd)
-                raise
-            os.close(fd)
+def _made(path: Path) -> Path:
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path
 
 
 def sweep(root: Path) -> None:
@@ -144,15 +133,4 @@ def _sweep(root: Path) -> None:
             continue
         if space in ("", str(pid_namespace())) and not has_ended(int(pid), int(started)):
             continue  # it may be about to lock its folder
-        with contextlib.suppress(OSError):
-            _remove_unlocked(folder)
-
-
-def _remove_unlocked(folder: Path) -> None:
-    """Raises `BlockingIOError` where somebody holds it locked."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        os.close(fd)
+        remove_unless_held(folder)
