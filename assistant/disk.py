@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import functools
 import logging
 import queue
@@ -38,7 +39,7 @@ class _Piece:
         self._ended = False
         self.done: asyncio.Future[Callable[[], Any]] = self._loop.create_future()
         """Gives the result, or raises what the work has raised."""
-        threading.Thread(target=self._run, name="disk", daemon=True).start()
+        _started("disk", self._run)
 
     def _run(self) -> None:
         try:
@@ -75,8 +76,9 @@ class Disk:
         self._running: dict[str, _Piece] = {}
 
     async def ask(self, kind: str, work: Callable[[Alive], T]) -> T:
-        """What `work` returns, or raises. Raises `TimeoutError` when the disk does not answer; a caller that is
-        cancelled leaves at once. The thread then stays until the disk answers, or the process ends."""
+        """What `work` returns, or raises. Raises `TimeoutError` when the disk does not answer, `BlockingIOError` when
+        there may be no more threads; a caller that is cancelled leaves at once. The thread then stays until the disk
+        answers, or the process ends."""
         while (before := self._running.get(kind)) is not None and not before.done.done():
             await before.over()
         piece = self._running[kind] = _Piece(work, self._answer_s)
@@ -105,13 +107,14 @@ class Writes:
         self._thread: threading.Thread | None = None
 
     def __call__(self, work: Callable[[], None]) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="writes", daemon=True)
-            self._thread.start()
         try:
+            if self._thread is None:
+                self._thread = _started("writes", self._run)
             self._queue.put_nowait(work)
         except queue.Full:
             log.warning("the disk is too slow: something is not written")
+        except BlockingIOError as error:
+            log.warning("not written: %s", error)
 
     def _run(self) -> None:
         while (work := self._queue.get()) is not None:
@@ -127,9 +130,20 @@ class Writes:
         thread, self._thread = self._thread, None
         if thread is None:
             return
-        with contextlib.suppress(queue.Full, TimeoutError):
+        with contextlib.suppress(queue.Full, OSError):
             self._queue.put_nowait(None)
             await Disk(patience_s).ask("end", lambda alive: thread.join())
+
+
+def _started(name: str, run: Callable[[], None]) -> threading.Thread:
+    """Raises `BlockingIOError` when the kernel gives no more threads."""
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        limits = "the limit of the service (TasksMax) or of the user (ulimit -u) is reached"
+        raise BlockingIOError(errno.EAGAIN, f"{error}: {limits}") from None
+    return thread
 
 
 def _raise(error: BaseException) -> Any:

@@ -7,7 +7,9 @@ import functools
 import os
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -121,6 +123,31 @@ def test_without_an_event_loop_one_waits_no_longer_either(tmp_path: Path) -> Non
     assert answered(long, 0.15) == "read"
     with pytest.raises(FileNotFoundError):
         answered(lambda alive: (tmp_path / "none").read_text())
+
+
+@pytest.fixture
+def no_threads() -> Iterator[None]:
+    """The kernel has no room for another thread."""
+    before = threading.stack_size(1 << 46)
+    yield
+    threading.stack_size(before)
+
+
+@pytest.mark.usefixtures("no_threads")
+def test_where_no_thread_can_be_started_that_is_said_and_nothing_stays(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        disk, writes = Disk(5), Writes()
+        with pytest.raises(BlockingIOError, match="TasksMax"):
+            await disk.ask("llm", lambda alive: 1)
+        writes(lambda: None)
+        await writes.close()
+        threading.stack_size(0)
+        assert await disk.ask("llm", lambda alive: 1) == 1
+        writes(lambda: None)
+        await writes.close()
+
+    asyncio.run(test())
+    assert caplog.text.count("not written: ") == 1
 
 
 def test_what_the_work_raises_is_raised() -> None:

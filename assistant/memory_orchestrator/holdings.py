@@ -170,10 +170,12 @@ class Holdings:
         return entry.leaving
 
     async def _leave(self, entry: Entry) -> None:
-        await entry.thing.unload()
-        if self.here(entry):
-            del self.entries[entry.thing.name]
-        self.told()
+        try:
+            await entry.thing.unload()
+        finally:  # whatever went wrong behind its process: one that is gone must not keep its place for ever
+            if self.here(entry) and not entry.thing.pid:
+                del self.entries[entry.thing.name]
+            self.told()
 
     # --- for the housekeeper ----------------------------------------------------------------------------------------
     def overdue(self) -> list[str]:

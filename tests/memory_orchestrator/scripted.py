@@ -80,6 +80,8 @@ class Part:
         self.fails: list[BaseException] = []
         """What the next loads raise, first one first."""
         self.prepare_fails: list[BaseException] = []
+        self.unload_fails: list[BaseException] = []
+        """What the next unloads raise, when the process is gone."""
         self.may_load = self.may_prepare = self.may_leave = open_gate()
         self.works = True
         """Whether it has worked by the time it settles."""
@@ -138,6 +140,8 @@ class Part:
         await self.may_leave.wait()
         await asyncio.sleep(0)
         self._kernel.ended(pid)
+        if self.unload_fails:
+            raise self.unload_fails.pop(0)
 
     def kill(self, why: str) -> None:
         self.killed_for = why

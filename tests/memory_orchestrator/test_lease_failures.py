@@ -260,3 +260,18 @@ def test_a_stage_that_is_given_back_while_another_waits_with_it_rests_when_that_
             await one.use(llm)
 
     run(test)
+
+
+def test_a_stage_whose_end_went_wrong_behind_its_process_can_come_back(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with room(tmp_path) as one:
+            llm = one.part("llm", 100)
+            await one.use(llm)
+            llm.unload_fails = [RuntimeError("can't start new thread")]
+            with pytest.raises(RuntimeError):
+                await one.memory.unload("llm")
+            assert one.states() == {}
+            await one.use(llm)
+            assert one.states() == {"llm": RowState.IDLE}
+
+    run(test)
